@@ -253,6 +253,28 @@ def test_results_of_released_rows_are_not_replaced_either(desk: Desk) -> None:
     assert set(desk.arrived.values()) == {1}
 
 
+def test_a_released_row_that_waits_does_not_hide_a_payment(desk: Desk) -> None:
+    """The results show as many rows waiting as the restored ledger has, and no more accepted: each of them others.
+
+    Found by reading: a row that was released after the copy waits there, a doubt was settled since.
+    """
+    rows = [*ROWS[:3], ROWS[3] | {"amount": "5000.00"}]
+    path, results = desk.file("pay.csv", *rows), desk.folder / "pay.results.csv"
+    desk.limit("1000.00")
+    desk.answer = lambda reference: IN_DOUBT if reference == "A-2" else ACCEPTED
+    batch = str(desk.submit(path, run=RunRequest(results, Limits(rows_max=2))).batch)
+    keep(desk)
+    desk.limit("")
+    desk.submit(path, run=RunRequest(results, Limits(rows_max=1)), release="limit raised by the board")
+    assert states_told(results, batch) == {"accepted": 2, "in_doubt": 1, "pending": 1}
+    bring_back(desk)
+    with closing(open_ledger(desk.settings.ledger)) as ledger:
+        ledger.resolve(batch, [Decision(2, State.ACCEPTED)], "ann", "the portal shows it")
+    with pytest.raises(LedgerBehind, match=r"tells of row 3 of batch .* as answered, the ledger as pending"):
+        desk.submit(path, run=RunRequest(results))
+    assert set(desk.arrived.values()) == {1}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_row_in_doubt_that_a_person_decided_about_after_the_restore_is_sent(desk: Desk, kind: str) -> None:
     """Its results show an attempt that the ledger will never know: they blocked the row for good."""
