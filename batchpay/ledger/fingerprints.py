@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import struct
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from itertools import starmap
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, starmap
 
 from batchpay.ledger.columns import Lookup
 
 _BILL, _PAYMENT_ID = struct.Struct(">8sq?"), struct.Struct(">8sq")
 """A digest's first eight bytes, a row's id and, with a bill, whether the row has a paymentId."""
+BILL_BYTES, PAYMENT_ID_BYTES = _BILL.size, _PAYMENT_ID.size
 
 
 def digest_numbers(digests: Sequence[bytes]) -> list[int]:
@@ -21,32 +21,52 @@ def digest_numbers(digests: Sequence[bytes]) -> list[int]:
     return [number for (number,) in struct.iter_unpack(">q8x", b"".join(digests))]
 
 
-def bill_records(bills: Sequence[bytes], ids: Sequence[int], named: Sequence[bool]) -> list[bytes]:
-    """Return lines of the table of bills, packed: sorting moves whole lines, so nothing has to be looked up."""
-    return list(starmap(_BILL.pack, zip(bills, ids, named, strict=True)))
+def bill_records(bills: Sequence[bytes], ids: Sequence[int], named: Sequence[bool]) -> Iterable[bytes]:
+    """Return lines of the table of bills, packed."""
+    return starmap(_BILL.pack, zip(bills, ids, named, strict=True))
 
 
-def payment_id_records(payment_ids: Sequence[bytes | None], ids: Sequence[int]) -> list[bytes]:
+def payment_id_records(payment_ids: Sequence[bytes | None], ids: Sequence[int]) -> Iterable[bytes]:
     """Return lines of the table of paymentIds, for the rows that have one, packed."""
     pack = _PAYMENT_ID.pack
     return [pack(digest, row) for digest, row in zip(payment_ids, ids, strict=True) if digest is not None]
 
 
-def sort_as_numbers(records: list[bytes], head: bytes = b"") -> None:
-    """Sort packed lines that all begin with `head` and a digest, as their table does, to which digests are numbers.
+class GatheredLines:
+    """Packed lines of a table of digests: kept in little memory, and taken out in the order of their table.
 
-    A table that grows at its end alone is written in less time and fewer pages. Negative numbers come last as bytes.
+    A table that grows at its end alone is written in less time and fewer pages. Lines are parted by the first byte of
+    their digest as they come, and each part is sorted by itself: it fits the processor's cache, a million lines do not.
     """
-    records.sort()
-    negative = bisect_left(records, head + b"\x80")
-    records[:] = records[negative:] + records[:negative]
+
+    def __init__(self, line_bytes: int, *, digest_at: int = 0) -> None:
+        self._line_bytes, self._digest_at = line_bytes, digest_at
+        self._parts = [bytearray() for _ in range(256)]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts)) // self._line_bytes
+
+    def add(self, lines: Iterable[bytes]) -> None:
+        """Keep lines, in any order; what precedes their digest, up to `digest_at`, is the same in all."""
+        parts, digest_at = self._parts, self._digest_at
+        for line in lines:
+            parts[line[digest_at]] += line
+
+    def take(self) -> Iterator[bytes]:
+        """Yield all lines, and forget them: sorted as their table compares digests, as numbers, negative ones first."""
+        size = self._line_bytes
+        for part in (*self._parts[128:], *self._parts[:128]):
+            lines = list(struct.unpack(f"{size}s" * (len(part) // size), part))
+            part.clear()
+            lines.sort()
+            yield from lines
 
 
-def record_values(records: Sequence[bytes], at_once: int) -> Iterator[tuple[int, ...]]:
+def record_values(records: Iterable[bytes], at_once: int) -> Iterator[tuple[int, ...]]:
     """Yield values of packed lines of one table, `at_once` lines each; flags as numbers, which sqlite3 binds as is."""
-    line = "qqb" if records and len(records[0]) == _BILL.size else "qq"
-    for start in range(0, len(records), at_once):
-        some = records[start : start + at_once]
+    coming = iter(records)
+    while some := list(islice(coming, at_once)):
+        line = "qqb" if len(some[0]) == BILL_BYTES else "qq"
         yield struct.unpack(f">{line * len(some)}", b"".join(some))
 
 

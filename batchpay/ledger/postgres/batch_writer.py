@@ -17,7 +17,7 @@ from batchpay.ledger.columns import PaymentColumns, RejectedColumns
 from batchpay.ledger.contract import RegisteredMeanwhile
 from batchpay.ledger.encoding import DIRECTION_CODES
 from batchpay.ledger.event_chain import write_ranges
-from batchpay.ledger.fingerprints import sort_as_numbers
+from batchpay.ledger.fingerprints import GatheredLines
 from batchpay.ledger.lost_window import require_settled
 from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting
 from batchpay.ledger.payload import pick, sealed_chunks
@@ -42,9 +42,9 @@ _PAYMENT_WITHOUT_LINE = struct.Struct(">H iq iq iq ii ii i ii ih ih").pack
 _CHUNK = struct.Struct(">H ii ii ii ii ii").pack
 _SEALED = struct.Struct(">H ii ii i").pack
 _INT4 = struct.Struct(">ii").pack
-_BILL = struct.Struct(">H i8s ii ii i?").pack  # the first eight bytes of a digest
-_PAYMENT_ID = struct.Struct(">H i8s ii ii").pack
-_BILL_HEAD, _PAYMENT_ID_HEAD = (struct.pack(">H i", columns, 8) for columns in (4, 3))
+_BILL = struct.Struct(">H i8s ii ii i?")  # the first eight bytes of a digest
+_PAYMENT_ID = struct.Struct(">H i8s ii ii")
+_DIGEST_AT = struct.calcsize(">H i")
 
 
 def _copy(transaction: Transaction, statement: str, lines: Iterable[bytes]) -> None:
@@ -68,8 +68,8 @@ class ChunkWriter:
         self._keys = transaction.keys
         self._transaction = transaction
         self._batch = batch
-        self._fingerprints: list[bytes] = []
-        self._payment_ids: list[bytes] = []
+        self._fingerprints = GatheredLines(_BILL.size, digest_at=_DIGEST_AT)
+        self._payment_ids = GatheredLines(_PAYMENT_ID.size, digest_at=_DIGEST_AT)
         self._next_chunk: int = (transaction.one(sql.NEXT_CHUNK, (batch,)) or (1,))[0]
 
     def add(self, payments: PaymentColumns) -> list[int]:
@@ -89,28 +89,23 @@ class ChunkWriter:
         _copy(self._transaction, sql.COPY_DETAILS, sealed_details)
         named = [payment_id is not None for payment_id in payments.payment_ids]
         batch = self._batch
-        self._fingerprints += [
-            _BILL(4, 8, digest, 4, batch, 4, row, 1, is_named)
+        self._fingerprints.add(
+            _BILL.pack(4, 8, digest, 4, batch, 4, row, 1, is_named)
             for digest, row, is_named in zip(payments.fingerprints, payments.rows, named, strict=True)
-        ]
-        self._payment_ids += [
-            _PAYMENT_ID(3, 8, digest, 4, batch, 4, row)
+        )
+        self._payment_ids.add(
+            _PAYMENT_ID.pack(3, 8, digest, 4, batch, 4, row)
             for digest, row in zip(payments.payment_ids, payments.rows, strict=True)
             if digest is not None
-        ]
+        )
         if len(self._fingerprints) >= _IDENTITIES_MAX:
             self.write_identities()
         return chunks
 
     def write_identities(self) -> None:
         """Write the gathered digests in their own order: an index that grows at its end is several times faster."""
-        for statement, lines, head in (
-            (sql.COPY_FINGERPRINTS, self._fingerprints, _BILL_HEAD),
-            (sql.COPY_PAYMENT_IDS, self._payment_ids, _PAYMENT_ID_HEAD),
-        ):
-            sort_as_numbers(lines, head)
-            _copy(self._transaction, statement, lines)
-            lines.clear()
+        _copy(self._transaction, sql.COPY_FINGERPRINTS, self._fingerprints.take())
+        _copy(self._transaction, sql.COPY_PAYMENT_IDS, self._payment_ids.take())
 
 
 class PostgresRegistering:
