@@ -247,6 +247,12 @@ class Ledger(Protocol):
     def is_held(self, digest: bytes) -> bool:
         """Return whether a run holds a batch's content now; checking never keeps one from beginning."""
 
+    def abandoned(self, batch: BatchSummary) -> list[LedgerRow]:
+        """Return the rows that a run was sending when it was killed; none while a run holds the batch.
+
+        The next run puts them in doubt. An answer that was set aside is not unknown: its row is not among them.
+        """
+
     def start(
         self, batch: str, who: str, why: str | None = None, *, helps: bool = False, results: str | None = None
     ) -> Run:

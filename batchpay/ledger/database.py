@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.totals import TotalsDelta
+from batchpay.ledger.witness import Witness
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 
@@ -108,6 +109,10 @@ class Store(Protocol):
     @property
     def keys(self) -> Keys:
         """The ledger's keys."""
+
+    @property
+    def witness(self) -> Witness:
+        """The witness on this machine."""
 
     @property
     def outdated(self) -> str | None:

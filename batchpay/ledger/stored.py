@@ -26,6 +26,7 @@ from batchpay.ledger.records import (
     RowColumns,
     SignOff,
 )
+from batchpay.ledger.spill import read_spill, spill_files
 from batchpay.payment import Environment, State
 
 _Store = TypeVar("_Store", bound=Store)
@@ -116,6 +117,18 @@ class StoredLedger(ABC, Generic[_Store]):
 
     def rows(self, batch: str, states: Sequence[State] | None = None) -> Iterator[LedgerRow]:
         return reading.rows(self.row_columns(batch, states))
+
+    @abstractmethod
+    def is_held(self, digest: bytes) -> bool:
+        """See contract.Ledger."""
+
+    def abandoned(self, batch: BatchSummary) -> list[LedgerRow]:
+        if not batch.by_state[State.SENDING].rows or self.is_held(batch.digest):
+            return []
+        spilled = spill_files(self.store.witness.path, batch.batch)
+        answered = {one.row for path in spilled for one in read_spill(path, self.store.keys, batch.batch)}
+        # Read anew: a run that ended since the summary was read has left no row behind.
+        return [row for row in self.rows(batch.batch, [State.SENDING]) if row.row not in answered]
 
     def rejected(self, batch: str) -> Iterator[RejectedRow]:
         return reading.rejected(self.store, batch)

@@ -10,7 +10,8 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary
-from batchpay.payment import Environment, State, Totals
+from batchpay.operations.ledger_state import BatchDoubts
+from batchpay.payment import Environment, Totals
 from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
 
@@ -29,11 +30,12 @@ def runs_of_batch(batch: str, settings: Settings) -> list[HostRun]:
 
 def in_doubt(ledger: Ledger, environment: Environment, *, but: str | None = None) -> dict[str, dict[str, Totals]]:
     """Return what is in doubt in every batch of an environment by direction, the latest first; `but` is left out."""
-    return {
-        found.batch: found.apart[State.IN_DOUBT]
-        for found in ledger.batches()
-        if found.environment is environment and found.by_state[State.IN_DOUBT].rows and found.batch != but
+    found = {
+        batch.batch: dict(BatchDoubts.of(ledger, batch).apart)
+        for batch in ledger.batches()
+        if batch.environment is environment and batch.batch != but
     }
+    return {name: apart for name, apart in found.items() if apart}
 
 
 def add_in_doubt_elsewhere(summary: Summary, ledger: Ledger, finished: BatchSummary) -> None:

@@ -104,7 +104,7 @@ def test_of_two_runs_at_one_rate_the_other_continues(oracle_home: Home, oracle: 
     received = oracle.received()
     first = {f"INV-{number}" for number in range(1, 41)}
     assert len(first & set(received)) == 1
-    assert (told["exit_code"], told["stopped"], told["in_doubt"]) == (6, "stopped by SIGTERM", 0)
+    assert (told["exit_code"], told["stopped"], told["in_doubt"]) == (7, "stopped by SIGTERM", 0)
     assert told["accepted"] == len(set(received) - first)
     again = oracle_home.json("submit", "a.csv")
     assert (again["exit_code"], again["in_doubt"], again["accepted"]) == (7, WORKERS, 40 - WORKERS)

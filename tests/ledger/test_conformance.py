@@ -586,6 +586,23 @@ def test_whether_a_batch_is_held_is_seen_without_holding_it(ledger: Ledger) -> N
     assert not ledger.is_held(b"a" * 32)
 
 
+def test_what_a_killed_run_was_sending_is_seen_before_anybody_takes_it_over(ledger: Ledger) -> None:
+    """Nobody may ever do so: its file may be gone. While a run holds the batch, its rows are its own."""
+    name = register(ledger, columns(ledger, range(1, 5)))
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        run.commit([1, 2, 3], [])
+        run.commit([], [(1, ACCEPTED)])
+        assert ledger.abandoned(ledger.find(name)) == []
+        run.spill([(2, ACCEPTED)])
+        run.close()
+    assert [row.row for row in ledger.abandoned(ledger.find(name))] == [3], "row 2 has an answer, which is merged"
+    earlier = ledger.find(name)
+    with ledger.lock(earlier.digest):
+        ledger.start(name, "ada").finish(None)
+    assert ledger.abandoned(earlier) == [], "it was in doubt by the time it was read"
+
+
 def test_a_run_starts_only_while_its_batch_is_held(ledger: Ledger) -> None:
     """Without the hold two runs would take the batch from each other, and neither would know."""
     name = register(ledger, columns(ledger, [1]))

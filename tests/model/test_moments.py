@@ -80,7 +80,7 @@ def test_paying_again_waits_until_every_row_is_settled(world: World, state: str)
     begun = len(world.gateway.arrivals)
     send(world, file, ["--again", "--reason", "the bank lost them"])
     assert len(world.gateway.arrivals) == begun
-    assert world.story[-1].endswith("-> 7" if state == "in_doubt" else "-> 2")  # a doubt outranks wrong use
+    assert world.story[-1].endswith("-> 2" if state == "pending" else "-> 7")  # a doubt outranks wrong use
 
 
 _TWICE_DUE = ["--allow-duplicates", "--reason", "twice due"]

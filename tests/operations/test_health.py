@@ -52,6 +52,19 @@ def test_a_doubt_is_told_with_its_age_rows_and_amount(settings: Settings, tmp_pa
     assert doubts.details["batches"][0]["batch"] == name
 
 
+def test_what_a_killed_run_was_sending_is_a_doubt(settings: Settings, tmp_path: Path) -> None:
+    """Eight payments were under way when the run was killed, nothing else was left to send, and all was well: 0."""
+    with ledger_in(tmp_path) as ledger:
+        rows = [Planned(1), Planned(2, State.SENDING, 300), Planned(3, State.SENDING, 400, "CREDIT")]
+        name = add_batch(ledger, [*rows, Planned(4, State.IN_DOUBT, 50)])
+        with ledger.lock(ledger.find(name).digest):
+            assert found(settings)["doubts"].message.startswith("1 row in doubt, 0.50, the oldest for 0 min")
+    doubts = found(settings)["doubts"]
+    assert doubts.exit_code == 7
+    told = "3 rows in doubt, DEBIT 3.50, CREDIT 4.00, the oldest for 0 min: batchpay resolve"
+    assert doubts.message == f"{told} {name}"
+
+
 def test_debits_and_credits_are_not_added_up(settings: Settings, tmp_path: Path) -> None:
     """Each amount of the two stands by itself, over all batches; where that isn't known, it is a control total."""
     with ledger_in(tmp_path) as ledger:

@@ -138,6 +138,19 @@ def test_gauges_show_the_whole_ledger(tmp_path: Path) -> None:
     assert not any(name == "batchpay_ledger_rows" for name, _ in found)
 
 
+def test_what_a_killed_run_was_sending_is_in_doubt(tmp_path: Path) -> None:
+    """The alert on rows in doubt was silent until somebody ran the batch again."""
+    with ledger_in(tmp_path) as ledger:
+        name = add_batch(ledger, [Planned(1), Planned(2, State.SENDING, 700)])
+        with ledger.lock(ledger.find(name).digest):
+            running = read_ledger_state(ledger, Environment.TEST)
+        killed = read_ledger_state(ledger, Environment.TEST)
+    states = State.SENDING, State.IN_DOUBT
+    assert [running.by_state[state] for state in states] == [Totals(1, 700), Totals()]
+    assert [killed.by_state[state] for state in states] == [Totals(), Totals(1, 700)]
+    assert running.oldest_doubt is None and killed.oldest_doubt is not None
+
+
 @pytest.mark.parametrize("name", ['a"b\\c.csv', "a\nb.csv", "caf\xe9.csv", "\udcff.csv", 'x",state="y.csv', "\x1b[2J"])
 def test_no_name_can_break_the_file(tmp_path: Path, name: str) -> None:
     """Quotation marks, line breaks and broken characters in a file's name leave the file well-formed."""

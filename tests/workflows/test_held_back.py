@@ -19,6 +19,7 @@ from batchpay.settings import PolicySettings
 from batchpay.workflows import held_back, run, still_due
 from batchpay.workflows.held_back import HeldBack, start_has_passed
 from batchpay.workflows.status import all_in_doubt, batch_status
+from tests.support.ledger_factory import Planned, add_batch
 from tests.workflows.desk import ACCEPTED, IN_DOUBT, Desk, Quiet
 
 TODAY = datetime.now().astimezone().date()
@@ -209,6 +210,16 @@ def test_a_doubt_of_an_earlier_batch_ends_every_call_with_7(desk: Desk) -> None:
     assert other.as_json()["in_doubt_elsewhere"] == [{"batch": doubtful.batch, "rows": 1, "amount": "500.00"}]
     assert desk.resume(other.batch).exit_code == 7
     assert all_in_doubt(desk.settings) == {doubtful.batch: {"CREDIT": Totals(1, 50_000)}}
+
+
+def test_what_a_killed_run_was_sending_ends_every_call_with_7(desk: Desk) -> None:
+    """Its file was gone, so nobody took the batch over, and every later call ended with 0."""
+    desk.submit(desk.file("may.csv", ONE))
+    with closing(open_ledger(desk.settings.ledger)) as ledger:
+        killed = add_batch(ledger, [Planned(1, State.SENDING, 700)])
+    other = desk.submit(desk.file("june.csv", {"paymentId": "P-9", "invoiceNumber": "A-9", "amount": "1.00"}))
+    assert (other.exit_code, other.in_doubt_elsewhere) == (7, {killed: {"DEBIT": Totals(1, 700)}})
+    assert all_in_doubt(desk.settings) == {killed: {"DEBIT": Totals(1, 700)}}
 
 
 def test_past_start_switched_off_holds_nothing_back(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
