@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from batchpay.errors import NotUsable
+from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.records import OldBatch
 from batchpay.operations.inbox import waiting_files
 from batchpay.operations.last_call import LastCall
@@ -105,6 +106,20 @@ def _ways(stopped: Sequence[Waiting]) -> Iterator[str]:
             f"{_named([one.batch for one in held_back])}), sent only where limits.max_amount and policy.past_start let "
             "them pass and no other file pays them"
         )
+
+
+SILENT = timedelta(minutes=10)
+"""A machine that works on a batch is heard of every few seconds; the machines' clocks may differ by minutes."""
+
+
+def silent_machines(silent: Sequence[tuple[str, HostRun]], now: datetime) -> Finding:
+    """Report batches whose machines were not heard of for long: what they were sending is known to nobody."""
+    told = [
+        f"{run.host}, which works on batch {batch}, was last heard of {_age(now - run.seen_at)} ago; if it does not "
+        f"come back: batchpay work {batch}"
+        for batch, run in silent
+    ]
+    return Finding("machines", "; ".join(told), 6)
 
 
 def inbox(folder: Path, inbox_age: timedelta, now: datetime) -> Finding:

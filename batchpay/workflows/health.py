@@ -11,12 +11,14 @@ from typing import Any
 from batchpay.errors import BatchpayError
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
+from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.open import location, open_ledger, weaknesses
 from batchpay.ledger.records import BACKED_UP
 from batchpay.operations import health as checks
 from batchpay.operations.health import Finding
 from batchpay.operations.last_call import last_call_path, read_last_call, write_last_call
 from batchpay.operations.ledger_state import LedgerState, read_ledger_state
+from batchpay.payment import State
 from batchpay.settings import Settings
 from batchpay.text import counted
 from batchpay.workflows.held_back import find_held_back
@@ -94,6 +96,7 @@ def _ledger_findings(settings: Settings, limits: Limits, now: datetime) -> list[
             *([Finding("restored", f"new files wait for a person: {lost}", 8)] if lost else []),
             checks.doubts(state, now),
             checks.waiting_batches(_waiting(ledger, state, settings), now),
+            *([checks.silent_machines(silent, now)] if (silent := _silent(ledger, state, now)) else []),
             checks.backup(last_backup.at if last_backup else None, limits.backup_every, now),
             *_retention_findings(ledger, settings.retention.details_days, now),
         ]
@@ -106,6 +109,19 @@ def _retention_findings(ledger: Ledger, details_days: int, now: datetime) -> lis
         return []
     old = ledger.old_batches(now - timedelta(days=details_days)) if details_days else []
     return [checks.retention(old, details_days, unfinished=unfinished, now=now)]
+
+
+def _silent(ledger: Ledger, state: LedgerState, now: datetime) -> list[tuple[str, HostRun]]:
+    """Return batches that only machines hold which were not heard of for long, with the latest of these runs."""
+    silent = []
+    for batch in ledger.batches():
+        is_open = batch.by_state[State.PENDING].rows or batch.by_state[State.SENDING].rows
+        if batch.environment is state.environment and is_open and ledger.is_held(batch.digest):
+            live = [run for run in ledger.runs(batch.batch) if run.is_live]
+            latest = max(live, key=lambda run: run.seen_at, default=None)
+            if latest is not None and now - latest.seen_at > checks.SILENT:
+                silent.append((batch.batch, latest))
+    return silent
 
 
 def _waiting(ledger: Ledger, state: LedgerState, settings: Settings) -> list[checks.Waiting]:

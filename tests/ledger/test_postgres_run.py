@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
@@ -20,9 +21,12 @@ from batchpay.ledger.postgres.ledger import PostgresLedger
 from batchpay.ledger.records import Decision
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
+from batchpay.settings import GatewaySettings, Settings
+from batchpay.workflows.health import Limits, health
 from tests.ledger.batches import ACCEPTED, IN_DOUBT, columns, register, states
 from tests.ledger.factories import LedgerFactory, PostgresFactory
 from tests.support.cutting_proxy import Cut, CuttingProxy
+from tests.support.ledger_factory import ORIGIN
 from tests.support.postgres import own_cluster
 
 pytestmark = pytest.mark.ledgers("postgres")
@@ -409,6 +413,32 @@ def test_of_two_machines_one_holds_the_batch(factory: PostgresFactory) -> None:
         run_of(of_other, name).finish(None)
     other.close()
     assert ledger.check() == []
+
+
+def test_a_machine_that_is_not_heard_of_is_told_by_the_health_of_another(factory: PostgresFactory) -> None:
+    """It was switched off in the middle, nobody helped, and on every other machine its batch was called under way."""
+    ledger = factory.create()
+    name = register(ledger, columns(ledger, [1, 2]))
+    other = factory.on_another_machine(factory.folder / "other")
+    other.join()
+    settings = Settings(gateway=GatewaySettings(base_url=ORIGIN), ledger=other.settings)
+
+    def told(minutes: int) -> dict[str, tuple[int, str]]:
+        found = health(settings, Limits(), datetime.now(UTC) + timedelta(minutes=minutes)).findings
+        return {one.check: (one.exit_code, one.message) for one in found}
+
+    with ledger.lock(ledger.find(name).digest):
+        run = run_of(ledger, name)
+        run.commit([1, 2], [])
+        assert "machines" not in told(9)
+        code, message = told(12)["machines"]
+        assert code == 6
+        assert f"works on batch {name}, was last heard of 12 min ago" in message
+        assert message.endswith(f"batchpay work {name}")
+        run.commit([], [(1, ACCEPTED), (2, ACCEPTED)])
+        assert "machines" not in told(12)
+        run.finish(None)
+    other.close()
 
 
 def test_two_machines_that_start_at_once_make_one_run(factory: PostgresFactory) -> None:
