@@ -103,12 +103,12 @@ class FilledSheet:
 
 
 def rows_in_doubt(ledger: Ledger, batch: str, timeout_s: float) -> list[Doubt]:
-    """Return a batch's rows in doubt, credits first, then in file order.
+    """Return a batch's rows in doubt, credits first, then in file order; what a killed run was sending is among them.
 
     `timeout_s` bounds an attempt whose end was not recorded because its run was killed.
     """
-    found = [_doubt(row, timeout_s) for row in ledger.rows(batch, [State.IN_DOUBT])]
-    return sorted(found, key=lambda doubt: not doubt.money_leaves)
+    rows = [*ledger.rows(batch, [State.IN_DOUBT]), *ledger.abandoned(ledger.find(batch))]
+    return sorted((_doubt(row, timeout_s) for row in rows), key=lambda doubt: (not doubt.money_leaves, doubt.row))
 
 
 def take_over(ledger: Ledger, batch: BatchSummary, who: str) -> None:

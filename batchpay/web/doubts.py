@@ -17,7 +17,6 @@ from flask.typing import ResponseReturnValue
 
 from batchpay.errors import BatchHeld, LedgerNotUsable, NotUsable, WrongUse
 from batchpay.ledger.records import BatchSummary
-from batchpay.payment import State
 from batchpay.reconciliation.resolution import DECISIONS, Doubt, reason_with_notes
 from batchpay.reconciliation.resolution import rows_in_doubt as doubts_of_batch
 from batchpay.text import place_of, place_word, printable
@@ -30,6 +29,7 @@ from batchpay.web.sign_in import current_person, needs, prove_again
 from batchpay.web.site import Site, site
 from batchpay.web.store import Row
 from batchpay.workflows.resolve import Proposal, RowDecision, Signature, settle
+from batchpay.workflows.status import in_doubt
 
 blueprint = Blueprint("doubts", __name__)
 
@@ -70,13 +70,13 @@ class Batch:
 def rows_in_doubt(here: Site) -> int:
     """Count what is in doubt in this environment; 0 if the ledger can't be read, which other pages report."""
     with suppress(LedgerNotUsable):
-        return sum(found.by_state[State.IN_DOUBT].rows for found in _batches(here))
+        found = in_doubt(here.ledger(), here.environment).values()
+        return sum(totals.rows for sides in found for totals in sides.values())
     return 0
 
 
 def _batches(here: Site) -> list[BatchSummary]:
-    found = here.ledger().batches()
-    return [one for one in found if one.environment is here.environment and one.by_state[State.IN_DOUBT].rows]
+    return [here.ledger().find(name) for name in in_doubt(here.ledger(), here.environment)]
 
 
 @blueprint.get("/doubts")

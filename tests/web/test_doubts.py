@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import io
 import re
+from contextlib import closing
 from typing import Any
 
 import openpyxl
 import pytest
 
 from batchpay.gateway.credentials import Credentials
+from batchpay.ledger.open import open_ledger
 from batchpay.outcome import Outcome
+from batchpay.payment import State
 from batchpay.settings import Secret
 from batchpay.web import doubts
 from batchpay.workflows.resolve import RowDecision, settle
 from batchpay.workflows.resume import resume
 from batchpay.workflows.run import RunRequest
+from tests.support.ledger_factory import Planned, add_batch
 from tests.web.house import ROWS, House, Yes, words_of
 from tests.workflows.desk import ACCEPTED, ANN, IN_DOUBT, Quiet
 
@@ -60,6 +64,22 @@ def test_doubts_are_seen_everywhere(doubtful: tuple[House, str, str]) -> None:
     assert page.index("INV-E") < page.index("INV-C")
     assert "money leaves our account" in page
     assert "What happened to it" not in page
+
+
+def test_what_a_killed_command_was_sending_is_settled_on_the_page(house: House) -> None:
+    """Nobody ran its batch again: the page said that no payment is in doubt, and its sheet was empty."""
+    with closing(open_ledger(house.site.settings.ledger)) as ledger:
+        batch = add_batch(ledger, [Planned(1), Planned(2, State.SENDING, 700), Planned(3, State.SENDING, 50, "CREDIT")])
+        with ledger.lock(ledger.find(batch).digest):
+            assert "No payment is in doubt" in words_of(house.get("sam", "/doubts"))
+    assert "2 in doubt" in words_of(house.get("maria", "/"))
+    page = words_of(house.get("sam", "/doubts"))
+    assert "2 payments, 7.50" in page
+    assert page.index("INV-3") < page.index("INV-2")
+    house.post("sam", f"/doubts/{batch}", **said(house, 2, "declined"), reason="not in the portal", password=True)
+    with closing(house.ledger()) as ledger:
+        states = {row.row: row.state for row in ledger.rows(batch)}
+    assert states == {1: State.ACCEPTED, 2: State.DECLINED, 3: State.IN_DOUBT}
 
 
 def test_one_person_settles_with_a_reason_and_a_password(doubtful: tuple[House, str, str]) -> None:
