@@ -144,6 +144,12 @@ def refuse_account_numbers(what: str, text: str, doubts: Iterable[Doubt]) -> Non
         raise WrongUse(f"{what} seems to contain the account number of row {row}; write its last four digits only")
 
 
+def long_numbers(text: str) -> list[str]:
+    """Return the digits of each number in a text, with blanks or hyphens, that is as long as an account number."""
+    runs = [re.sub(r"[^0-9]", "", run) for run in re.findall(r"[0-9](?:[ -]?[0-9])+", text, re.ASCII)]
+    return [run for run in runs if len(run) >= _ACCOUNT_DIGITS_LEAST]
+
+
 def write_sheet(path: str | Path | Stream, batch: str, doubts: Iterable[Doubt]) -> None:
     """Write rows in doubt as a sheet to fill in, never over an existing file: it may be filled in already."""
     if not isinstance(path, Stream) and Path(path).exists():
@@ -281,8 +287,7 @@ def _attempt_problem(text: str, doubt: Doubt) -> str | None:
 
 def _account_in(text: str, doubts: Iterable[Doubt]) -> int | None:
     """Return the first row whose last four account digits end a run of digits (with blanks or hyphens) in the text."""
-    runs = [re.sub(r"[^0-9]", "", run) for run in re.findall(r"[0-9](?:[ -]?[0-9])+", text, re.ASCII)]
-    endings = {run[-4:] for run in runs if len(run) >= _ACCOUNT_DIGITS_LEAST}
+    endings = {number[-4:] for number in long_numbers(text)}
     return next((doubt.row for doubt in doubts if doubt.account[-4:] in endings), None)
 
 

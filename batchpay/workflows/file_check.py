@@ -36,7 +36,7 @@ from batchpay.validation.chunk_result import ChunkResult
 from batchpay.validation.duplicates import FrameSpool
 from batchpay.validation.late_failures import merged
 from batchpay.validation.verdict import Verdict
-from batchpay.workflows.decisions import Decisions
+from batchpay.workflows.decisions import Decisions, refuse_account_number
 from batchpay.workflows.earlier_payments import EarlierPayments
 from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.gateway_accounts import AccountsAnswer, ask_gateway
@@ -215,6 +215,7 @@ def check_file(request: FileRequest, context: CheckContext) -> FileCheck:
     try:
         reading.run(rejects)
         require_whole(expected, source.end, checked.verdict.total, source.name, source.line_word)
+        refuse_account_number(context.decisions.reason, source, request.rules)
     except BaseException:
         if rejects is not None:
             rejects.abandon()

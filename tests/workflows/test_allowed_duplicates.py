@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from batchpay.errors import WrongUse
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Totals
 from batchpay.settings import PolicySettings
@@ -50,6 +51,20 @@ def test_what_a_release_let_through_is_reported_and_is_in_its_event(desk: Desk) 
     with closing(open_ledger(desk.settings.ledger, read_only=True)) as ledger:
         (event,) = [one for one in ledger.events() if one.kind == "released"]
     assert json.loads(event.detail) == {"pending": "1-2", "allowed_duplicates": told}
+
+
+@pytest.mark.parametrize("again", ["owed to 648443924 again", "account 648-443 924", "648443924"])
+def test_a_reason_with_an_account_number_of_the_file_is_refused(desk: Desk, again: str) -> None:
+    """It stood in the ledger's history and in every report, where no purge erases it."""
+    path = desk.file("may.csv", *BILLS)
+    desk.submit(path)
+    refused = "^the reason contains the account number of line 2; write its last four digits only$"
+    with pytest.raises(WrongUse, match=refused):
+        desk.submit(path, again=again)
+    with pytest.raises(WrongUse, match=refused):
+        desk.dry_run(path, again=again, with_plan=True)
+    assert desk.submit(path, again="account ending in 3924, ticket 1648443924").exit_code == 0
+    assert desk.arrived == {"A-1": 2, "A-2": 2}
 
 
 def test_a_bill_that_is_there_twice_and_was_paid_before_is_counted_once(desk: Desk) -> None:
