@@ -107,6 +107,8 @@ class LimitFinder:
         """The highest rate that held."""
         self._failed: float | None = None
         """The lowest rate that was refused."""
+        self._is_confirmed = False
+        """Whether it was refused more than once, the run before included."""
         self._since = now
         """When the current rate was set."""
         self._hold_s = FIRST_HOLD_S
@@ -119,7 +121,9 @@ class LimitFinder:
         self._hold_pauses = HOLD_PAUSES
         self._probing = False
         self._probe_step = PROBE_STEP
-        self._before: tuple[float, float | None, float | None, float] = (self.rate, None, None, self._hold_s)
+        self._before: tuple[float, float | None, float | None, float, bool] = (
+            self.rate, None, None, self._hold_s, False,
+        )  # fmt: skip
         """The rate and its bracket before the last refusal."""
         self._quota = Quota(now)
         if start is not None and start.rate < self.ceiling:
@@ -135,8 +139,12 @@ class LimitFinder:
         """Return what was found; None while nothing was refused, or refusals lasted and it is not yet known why.
 
         Also None if a higher rate than the refused one has held since: the limit was raised, and the new one is not
-        reached yet.
+        reached yet. And None until the gateway has refused again near the rate that it refused first: it may refuse a
+        single request for any reason, and the rate of that moment is no limit.
         """
+        return self._found() if self._quota.window_s is not None or self._is_confirmed else None
+
+    def _found(self) -> Finding | None:
         if self._quota.window_s is not None:
             return Finding(self._quota.rate, self._quota.window_s)
         if self._quota.is_asked:
@@ -148,10 +156,11 @@ class LimitFinder:
     def to_remember(self) -> Finding | None:
         """Return where the next run should begin; None if this run learned nothing new for it.
 
+        A single refusal is enough: to begin there costs little, and it is tried again.
         A run that goes far above what was refused, and is not refused again, finds no limit: without this the old one
         would stay.
         """
-        return self.finding() or self._went_above()
+        return self._found() or self._went_above()
 
     def _went_above(self) -> Finding | None:
         """Return the rate that holds if it is above the lowest that was refused, in this run or the one before."""
@@ -192,7 +201,7 @@ class LimitFinder:
             self._pause(max(asked_s or 0.0, min(patience_s, self._quota.patience_s(now))), now)
             self._quota.still_closed(sent_at)
         else:
-            self._before = (self.rate, self._held, self._failed, self._hold_s)
+            self._before = (self.rate, self._held, self._failed, self._hold_s, self._is_confirmed)
             self._quota.close(sent_at, self.rate, asked_s)
             self._lower(sent_at)
             self._pause(patience_s if asked_s is None else asked_s, now)
@@ -222,6 +231,7 @@ class LimitFinder:
         if self._series is None:
             self._series = (sent_at, self._taken)
         counted, self._counted = self._counted, (last_second, rate)
+        self._is_confirmed = self._is_confirmed or self._failed is not None
         if self._failed is None:
             self._first_rate(rate, last_second)
         elif self._is_same(counted, last_second, rate):  # the same count in a second at any rate: that is the limit
@@ -324,6 +334,6 @@ class LimitFinder:
 
     def _restore(self, now: float) -> None:
         """Restore the earlier bracket: no quota, only closed for a while, which says nothing of the gateway's rate."""
-        self.rate, self._held, self._failed, self._hold_s = self._before
+        self.rate, self._held, self._failed, self._hold_s, self._is_confirmed = self._before
         self._seeking = self._failed is None and self.rate < self.ceiling
         self._since = self._grown_at = now

@@ -303,7 +303,7 @@ def _send_pending(
         else:
             throttle = SharedThrottle.over(shared, settings.submit, stop.event, start := shared.found())
             if start is not None and throttle.state().rate == start.rate:
-                progress.say(f"starting at {start}, the limit that an earlier run met")
+                progress.say(f"starting at {start}, the pace at which an earlier run ended")
         attempts = Attempts(settings.submit, stop.event)
         sender = Sender(run, client.pay, throttle, attempts, settings.submit, stop)
         try:

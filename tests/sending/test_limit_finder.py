@@ -261,14 +261,41 @@ def test_a_run_that_goes_far_above_what_it_began_with_is_remembered() -> None:
     assert refused.throttle.to_remember() == refused.throttle.finding() != None  # noqa: E711
 
 
+class Played:
+    """Takes whatever comes, but for some requests: the first is number 1."""
+
+    def __init__(self, *refused: int) -> None:
+        self._refused, self._seen = refused, 0
+
+    def allows(self, now: float) -> bool:
+        self._seen += 1
+        return self._seen not in self._refused
+
+
+@pytest.mark.parametrize("rate", [None, 100.0, 500.0])
+def test_a_single_refusal_is_no_limit(rate: float | None) -> None:
+    """A gateway may refuse one request for any reason: 'faster than 453 a second' was told of one played on purpose.
+
+    The next run begins there all the same; a limit is told once another one near that rate is refused.
+    """
+    run = world(Played(120), rate)
+    for until in range(1, 30):
+        run.run(until)
+        assert run.throttle.finding() is None
+    assert not all(allowed for _, allowed in run.sent)
+    twice = world(Played(120, 200), 100.0)
+    twice.run(30)
+    assert twice.throttle.finding() == twice.throttle.to_remember() != None  # noqa: E711
+
+
 def test_a_limit_that_was_raised_is_not_told_until_it_is_met_again() -> None:
     """Limit 30, then 300: a run that was refused nothing above 30 ended with 'refused what came faster than 171'."""
     gateway = SlidingSecond(40)
     run = world(gateway, None)
-    run.run(10)
+    run.run(60)
     met, gateway.rate = run.throttle.finding(), 300
     assert met is not None
-    for until in range(20, 200, 2):
+    for until in range(70, 250, 2):
         run.run(until)
         found, known = run.throttle.finding(), run.throttle.to_remember()
         assert known is not None
