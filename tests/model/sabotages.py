@@ -156,22 +156,22 @@ DEFECTS = (
         "set_policy:1:0:0 make:1:0:0 plan:0:30:1",
         (
             (
-                "workflows/proposal.py",
-                "    if used_for is not None:\n",
-                "    if used_for is not None and not used_for:\n",
+                "workflows/approve.py",
+                "    if used_for is not None:\n        plan.verify_content",
+                "    if used_for is not None and not used_for:\n        plan.verify_content",
             ),
             (
                 "ledger/plans.py",
                 "    if known is not None:\n        raise",
                 '    if known == "":\n        raise',
             ),
-            ("workflows/proposal.py", "    plan.verify(proposal, ledger)\n", ""),
+            ("workflows/approve.py", "    plan.verify(proposal, ledger)\n", ""),
         ),
     ),
     Defect(
         "B6 a plan is not compared with what would be sent",
         "set_policy:1:0:0 make:1:0:0 plan:0:20:1",
-        (("workflows/proposal.py", "    plan.verify(proposal, ledger)\n", ""),),
+        (("workflows/approve.py", "    plan.verify(proposal, ledger)\n", ""),),
     ),
     Defect(
         "B7 a submission does not ask for approvals",
