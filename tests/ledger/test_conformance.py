@@ -522,6 +522,11 @@ def test_the_same_bill_counts_for_some_days_or_for_ever(
     rents and salaries repeat.
     """
     first = register(ledger, columns(ledger, [1], named=[1] if earlier_has_id else []))
+    with ledger.lock(ledger.find(first).digest):
+        run = ledger.start(first, "ada")
+        run.commit([1], [])
+        run.commit([], [(1, ACCEPTED)])
+        run.finish(None)
     later = columns(ledger, [1], named=[1] if later_has_id else [], id_salt="x")
     lookup = Lookup([7], later.fingerprints, later.payment_ids, [with_invoice])
     afterwards = ANOTHER_ID if earlier_has_id and later_has_id else BILL if with_invoice else None
@@ -532,6 +537,30 @@ def test_the_same_bill_counts_for_some_days_or_for_ever(
             [(7, same, first, 1)] if same else []
         )
         assert all(abs(one.at - datetime.now(UTC)) < timedelta(minutes=5) for one in found)
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("state", [State.PENDING, State.SENDING, State.IN_DOUBT])
+def test_a_bill_that_is_not_settled_is_not_days_ago(ledger: Ledger, state: State, named: bool) -> None:
+    """It was still to be sent, and counted from its registration: after five days another file paid it as well.
+
+    Only where bills are not compared at all it is none either.
+    """
+    first = register(ledger, columns(ledger, [1], named=[1] if named else []))
+    with ledger.lock(ledger.find(first).digest):
+        run = ledger.start(first, "ada")
+        run.commit([1] if state is not State.PENDING else [], [])
+        run.commit([], [(1, IN_DOUBT)] if state is State.IN_DOUBT else [])
+        run.close()
+    assert states(ledger, first)[1] is state
+    later = columns(ledger, [1], named=[1] if named else [], id_salt="x")
+    lookup = Lookup([7], later.fingerprints, later.payment_ids, [False])
+    now = datetime.now(UTC) + timedelta(days=40)
+    (found,) = ledger.earlier(lookup, Environment.TEST, days=5, now=now)
+    assert (found.same, found.earlier_batch) == (BILL, first)
+    assert abs(found.at - datetime.now(UTC)) < timedelta(minutes=5), "it is told with its own day"
+    never = ledger.earlier(lookup, Environment.TEST, days=0, now=now)
+    assert [one.same for one in never] == ([ANOTHER_ID] if named else [])
 
 
 def test_of_several_earlier_payments_the_nearest_counts(ledger: Ledger) -> None:

@@ -157,7 +157,9 @@ def _allowed(world: World, new: Arrival, old: Arrival) -> None:
         return  # the later one was let through while the earlier one waited
     if ours.before.get(row.number) == "rejected":
         fail(world, f"{story}: released although it was paid meanwhile")
-    began = max(earlier.registered_h, theirs.at_h if earlier is other and theirs.at_h <= later.registered_h else 0.0)
+    sent_h = theirs.at_h if earlier is other else ours.at_h
+    # What was not sent by then was still to come.
+    began = min(max(earlier.registered_h, sent_h), later.registered_h)
     if is_duplicate(row, before, later.registered_h - began) is True:
         fail(world, f"{story}, {later.registered_h - began:.0f} hours later, and no decision names it")
 

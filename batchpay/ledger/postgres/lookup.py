@@ -25,7 +25,7 @@ def earlier(
     store: Store, lookup: Lookup, environment: Environment, days: int, now: datetime, exclude_digest: bytes | None
 ) -> list[Earlier]:
     since = to_ms(now - timedelta(days=days)) if days else _NEVER_MS
-    others = {"digest": exclude_digest or b"", "environment": environment.value, "since": since}
+    others = {"digest": exclude_digest or b"", "environment": environment.value, "since": since, "open": days > 0}
     found: dict[int, Earlier] = {}
     with store.reading() as connection:
         names = {

@@ -338,6 +338,8 @@ LAST_PAID_IN = (
 )
 # A payment counts from the later of its registration and its latest attempt: a batch may wait for days to be sent.
 _AT = "greatest(b.registered_at, coalesce(p.sent_at, 0))"
+# One that is not settled is not days ago, but still to come: whatever repeats it would be paid beside it.
+_IS_NEAR = f"({_AT} >= %(since)s OR (%(open)s AND p.state IN ({', '.join(map(str, OPEN))})))"
 _EARLIER = (
     f" JOIN batchpay.payment p ON p.batch = f.batch AND p.row = f.row AND p.state IN ({_COUNTED})"
     " JOIN batchpay.batch b ON b.id = f.batch AND b.digest <> %(digest)s AND b.environment = %(environment)s"
@@ -349,7 +351,7 @@ EARLIER_BY_PAYMENT_ID = (
 )
 EARLIER_BY_BILL = (
     "SELECT DISTINCT ON (row) row, same, batch, earlier_row, line, at FROM ("
-    f" SELECT w.row, CASE WHEN {_AT} >= %(since)s OR (w.invoiced AND NOT (w.named AND f.named))"
+    f" SELECT w.row, CASE WHEN {_IS_NEAR} OR (w.invoiced AND NOT (w.named AND f.named))"
     f" THEN {SamePayment.BILL.value} WHEN w.named AND f.named THEN {SamePayment.ANOTHER_ID.value} END AS same,"
     f" f.batch, f.row AS earlier_row, p.line, {_AT} AS at"
     " FROM unnest(%(keys)s::bigint[], %(rows)s::int[], %(named)s::bool[], %(invoiced)s::bool[])"

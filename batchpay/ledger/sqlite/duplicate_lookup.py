@@ -12,7 +12,8 @@ from batchpay.ledger.states import ACCEPTED, OPEN
 from batchpay.payment import Environment
 from batchpay.text import place_of, place_word
 
-_COUNTED = ", ".join(map(str, (*OPEN, ACCEPTED)))
+_OPEN = ", ".join(map(str, OPEN))
+_COUNTED = f"{_OPEN}, {ACCEPTED}"
 _NEVER_MS = 1 << 62
 _RANK_BITS = 60
 """A row's id takes less; the bits above it say how closely the earlier payment matches."""
@@ -25,13 +26,15 @@ GROUP BY wanted.row
 """
 # A payment counts from the later of its registration and its latest attempt: a batch may wait for days to be sent.
 _AT = "max(batch.registered_at, coalesce(attempt.sent_at, 0))"
+# One that is not settled is not days ago, but still to come: whatever repeats it would be paid beside it.
+_IS_NEAR = f"({_AT} >= ?1 OR (row.state IN ({_OPEN}) AND ?1 < {_NEVER_MS}))"
 _BY_PAYMENT_ID = f"""
 SELECT wanted.row, max({SamePayment.PAYMENT_ID.value} << {_RANK_BITS} | found.id), row.line, {_AT}
 FROM wanted CROSS JOIN payment_id AS found ON found.payment_id = wanted.key {_FOUND}
 """  # noqa: S608 (our own words)
 _BY_FINGERPRINT = f"""
 SELECT wanted.row, max(CASE
-    WHEN {_AT} >= ?1 OR (wanted.invoiced AND NOT (wanted.named AND found.named)) THEN {SamePayment.BILL.value}
+    WHEN {_IS_NEAR} OR (wanted.invoiced AND NOT (wanted.named AND found.named)) THEN {SamePayment.BILL.value}
     WHEN wanted.named AND found.named THEN {SamePayment.ANOTHER_ID.value} ELSE 0 END << {_RANK_BITS} | found.id),
     row.line, {_AT}
 FROM wanted CROSS JOIN fingerprint AS found ON found.fingerprint = wanted.key {_FOUND}
