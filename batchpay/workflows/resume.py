@@ -16,10 +16,12 @@ from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Actor, State
 from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
-from batchpay.text import counted, row_count
+from batchpay.text import counted, row_count, totals_apart
 from batchpay.workflows.run import Progress, RunRequest, run_batch
 from batchpay.workflows.status import add_in_doubt_elsewhere
 from batchpay.workflows.still_due import fails_today, is_stale, untouched_days
+
+_OTHERS_NAMED = 3
 
 
 def resume(
@@ -49,7 +51,24 @@ def resume(
             finished = run_batch(ledger, found, settings, credentials, request, actor, progress)
         summary = summary_of_batch(finished)
         add_in_doubt_elsewhere(summary, ledger, finished)
+        if reference is None:
+            summary.notes += _others_waiting(ledger, finished)
     return summary
+
+
+def _others_waiting(ledger: Ledger, latest: BatchSummary) -> list[str]:
+    """Name the other batches with rows to send: whoever names none may mean the one that stopped, not the latest."""
+    waiting = [
+        batch
+        for batch in ledger.batches()
+        if batch.environment is latest.environment and batch.batch != latest.batch
+        if batch.by_state[State.PENDING].rows and not ledger.is_held(batch.digest)
+    ]
+    return [
+        f"batch {batch.batch} of {batch.file} has {row_count(batch.by_state[State.PENDING].rows)} to be sent as well, "
+        f"{totals_apart([batch.apart[State.PENDING]])}: batchpay resume {batch.batch}"
+        for batch in waiting[:_OTHERS_NAMED]
+    ]
 
 
 def refuse_stale(ledger: Ledger, batch: BatchSummary, stale_days: int) -> None:
@@ -59,5 +78,5 @@ def refuse_stale(ledger: Ledger, batch: BatchSummary, stale_days: int) -> None:
         days = untouched_days(ledger, batch.batch)
         raise WrongUse(
             f"batch {batch.batch} has had no activity for {counted(days, 'day')}; if the pending rows "
-            f"({row_count(pending)}) are still to be paid: batchpay resume --stale --reason TEXT"
+            f"({row_count(pending)}) are still to be paid: batchpay resume {batch.batch} --stale --reason TEXT"
         )

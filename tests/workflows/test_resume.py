@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from batchpay.errors import WrongUse
 from batchpay.ledger.open import open_ledger
 from batchpay.sending.limits import Limits
 from tests.workflows.desk import Desk
@@ -33,3 +34,23 @@ def test_the_latest_batch_is_the_latest_of_its_environment(desk: Desk, monkeypat
     desk.settings = live
     assert desk.resume().exit_code == 0
     assert desk.arrived == {"A-1": 1}
+
+
+def test_who_names_no_batch_is_told_of_the_others_that_wait(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two files of a night the first had stopped: `resume` took the second, said that nothing was left, and ended.
+
+    One that waits for long is resumed by its name: without it, the command that was advised took the latest as well.
+    """
+    with monkeypatch.context() as patched:
+        patched.setattr(Limits, "allow_row", lambda self: False)
+        stopped = desk.submit(desk.file("may.csv", ONE)).batch or ""
+    latest = desk.submit(desk.file("june.csv", TWO))
+    told = f"batch {stopped} of {desk.folder}/may.csv has 1 row to be sent as well, 10.00: batchpay resume {stopped}"
+    assert told in desk.resume().notes
+    assert not any(stopped in note for note in desk.resume(latest.batch).notes)
+    desk.settings = replace(desk.settings, policy=replace(desk.settings.policy, stale_days=0))
+    with pytest.raises(WrongUse, match=f"still to be paid: batchpay resume {stopped} --stale"):
+        desk.resume(stopped)
+    assert not desk.resume(stopped, stale_reason="the suppliers still wait").notes
+    assert not desk.resume().notes
+    assert desk.arrived == {"A-1": 1, "A-2": 1}
