@@ -49,6 +49,8 @@ class EarlierPayments:
     """Rows that repeat a batch, by its name."""
     _waiting: dict[str, Totals] = field(default_factory=dict)
     """What of such a batch has not been sent yet."""
+    _only_there: dict[str, bytearray] = field(default_factory=dict)
+    """By its number, whether such a row waits and no row of this file repeats it: it may have been corrected here."""
 
     def compare(
         self,
@@ -69,8 +71,16 @@ class EarlierPayments:
         lines = dict(among.select("_row", "_line").iter_rows())
         for one in found:
             self._take(one, lines[one.row], cents[one.row], rules)
-        for batch in self._repeated.keys() - self._waiting.keys():
-            self._waiting[batch] = ledger.find(batch).by_state[State.PENDING]
+        for name in self._repeated.keys() - self._waiting.keys():
+            batch = ledger.find(name)
+            self._waiting[name] = batch.by_state[State.PENDING]
+            self._only_there[name] = waits = bytearray(batch.total.rows + 1)
+            for columns in ledger.row_columns(name, [State.PENDING]) if self._waiting[name].rows else ():
+                for row in columns.rows:
+                    waits[row] = True
+        for one in found:
+            if one.earlier_batch in self._only_there:
+                self._only_there[one.earlier_batch][one.earlier_row] = False
 
     def allow_in_file(self, rows: pl.DataFrame) -> None:
         """Record bills that pass though the file has them twice: `_row`, `_first`, its `_place`, `_line`, `_cents`."""
@@ -101,7 +111,10 @@ class EarlierPayments:
         waiting = self._waiting[batch]
         if not waiting.rows:
             return ""
-        return f", of which {row_count(waiting.rows)}, {money(waiting.cents)}, wait to be sent: batchpay resume {batch}"
+        told = f", of which {row_count(waiting.rows)}, {money(waiting.cents)}, wait to be sent: batchpay resume {batch}"
+        if not (others := sum(self._only_there[batch])):
+            return told
+        return f"{told} (which also sends, as it was, what this file corrects or leaves out: {row_count(others)})"
 
     def allowed_json(self, reason: str | None = None) -> dict[str, Any]:
         """Describe what was let through, and why, as in the summary's JSON and the ledger."""

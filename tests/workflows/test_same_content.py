@@ -55,3 +55,17 @@ def test_a_corrected_file_reports_what_the_first_one_did_not_send(desk: Desk) ->
     (note,) = desk.submit(desk.file("june.csv", *bills[1:])).notes
     assert f"are the same bills as batch {stopped.batch} of " in note
     assert "wait to be sent" not in note
+
+
+def test_what_a_corrected_file_no_longer_has_is_told_before_it_is_sent_as_well(desk: Desk) -> None:
+    """An amount was corrected in place: the note advised `resume`, which paid the same invoice with the wrong amount.
+
+    A row that was left out of the corrected file is one as well.
+    """
+    bills = [{"invoiceNumber": f"A-{number}", "amount": f"{number}0.00"} for number in (1, 2, 3, 4)]
+    stopped = desk.submit(desk.file("may.csv", *bills), run=RunRequest(None, Limits(rows_max=1)))
+    corrected = desk.submit(desk.file("may.csv", bills[0], bills[1], {**bills[2], "amount": "300.00"}))
+    assert (corrected.exit_code, desk.arrived) == (3, {"A-1": 1, "A-3": 1})
+    told = f", of which 3 rows, 90.00, wait to be sent: batchpay resume {stopped.batch}"
+    also = " (which also sends, as it was, what this file corrects or leaves out: 2 rows)"
+    assert any(note.endswith(told + also) for note in corrected.notes)
