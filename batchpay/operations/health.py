@@ -7,7 +7,7 @@ can't be made is a finding that is not good: monitoring must not stay green beca
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -120,6 +120,12 @@ def silent_machines(silent: Sequence[tuple[str, HostRun]], now: datetime) -> Fin
         for batch, run in silent
     ]
     return Finding("machines", "; ".join(told), 6)
+
+
+def set_aside(batches: Mapping[str, int]) -> Finding:
+    """Report batches with answers that the ledger could not take, and which no run has taken in since."""
+    told = [f"{row_count(rows)} of batch {batch}: batchpay resume {batch}" for batch, rows in batches.items()]
+    return Finding("answers", f"answers that were set aside are not recorded yet, to {'; '.join(told)}", 6)
 
 
 def inbox(folder: Path, inbox_age: timedelta, now: datetime) -> Finding:

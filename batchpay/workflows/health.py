@@ -97,6 +97,7 @@ def _ledger_findings(settings: Settings, limits: Limits, now: datetime) -> list[
             checks.doubts(state, now),
             checks.waiting_batches(_waiting(ledger, state, settings), now),
             *([checks.silent_machines(silent, now)] if (silent := _silent(ledger, state, now)) else []),
+            *([checks.set_aside(answered)] if (answered := _set_aside(ledger, state)) else []),
             checks.backup(last_backup.at if last_backup else None, limits.backup_every, now),
             *_retention_findings(ledger, settings.retention.details_days, now),
         ]
@@ -122,6 +123,18 @@ def _silent(ledger: Ledger, state: LedgerState, now: datetime) -> list[tuple[str
             if latest is not None and now - latest.seen_at > checks.SILENT:
                 silent.append((batch.batch, latest))
     return silent
+
+
+def _set_aside(ledger: Ledger, state: LedgerState) -> dict[str, int]:
+    """Return for each batch how many rows are in sending, by no run, to which an answer was set aside."""
+    found = {}
+    for batch in ledger.batches():
+        is_sending = batch.environment is state.environment and batch.by_state[State.SENDING].rows
+        if is_sending and not ledger.is_held(batch.digest):
+            now = ledger.find(batch.batch)  # a run may have ended since
+            if answered := now.by_state[State.SENDING].rows - len(ledger.abandoned(now)):
+                found[batch.batch] = answered
+    return found
 
 
 def _waiting(ledger: Ledger, state: LedgerState, settings: Settings) -> list[checks.Waiting]:

@@ -12,6 +12,7 @@ import pytest
 from batchpay.operations import health as checks
 from batchpay.operations.health import banking_time
 from batchpay.operations.last_call import LastCall, last_call_path, read_last_call, write_last_call
+from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
 from batchpay.settings import GatewaySettings, LimitsSettings, PolicySettings, Settings
 from batchpay.workflows.health import Limits, health
@@ -63,6 +64,25 @@ def test_what_a_killed_run_was_sending_is_a_doubt(settings: Settings, tmp_path: 
     assert doubts.exit_code == 7
     told = "3 rows in doubt, DEBIT 3.50, CREDIT 4.00, the oldest for 0 min: batchpay resolve"
     assert doubts.message == f"{told} {name}"
+
+
+def test_answers_that_were_set_aside_are_told_until_a_run_has_taken_them_in(settings: Settings, tmp_path: Path) -> None:
+    """The disk filled up with the last rows of a batch: nothing was pending nor in doubt, and all was well: 0."""
+    with ledger_in(tmp_path) as ledger:
+        name = add_batch(ledger, [Planned(1, State.PENDING), Planned(2, State.PENDING), Planned(3)])
+        accepted = Outcome(State.ACCEPTED, "success", Answer(200), bytes_sent=900)
+        with ledger.lock(ledger.find(name).digest):
+            run = ledger.start(name, "ada")
+            run.commit([1, 2], [])
+            run.spill([(1, accepted), (2, accepted)])
+            run.close()
+            assert "answers" not in found(settings)
+        told = found(settings)
+        assert (told["doubts"].exit_code, told["answers"].exit_code) == (0, 6)
+        assert told["answers"].message.endswith(f"to 2 rows of batch {name}: batchpay resume {name}")
+        with ledger.lock(ledger.find(name).digest):
+            ledger.start(name, "ada").finish(None)
+        assert "answers" not in found(settings)
 
 
 def test_debits_and_credits_are_not_added_up(settings: Settings, tmp_path: Path) -> None:
