@@ -110,6 +110,8 @@ class Outputs:
         path = self.guard(name, kind)
         if len(os.fsencode(path.name)) > _NAME_BYTES_MAX:  # this file's fault: those after it can be worked on
             raise FileRefused(f"{path.name[:40]}... can't be written: its name is too long; rename the payment file")
+        if path.is_dir():
+            raise FileRefused(f"{path} can't be written: it is a folder; move it, or name another folder with --out")
         check_no_device(path)
         check_folder(path.parent, path)
         return path

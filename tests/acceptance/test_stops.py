@@ -204,6 +204,20 @@ def test_results_that_fail_after_the_sending_do_not_say_that_nothing_was_sent(
     assert set(oracle.received().values()) == {1}
 
 
+@pytest.mark.parametrize("kind", ["results", "rejects"])
+def test_a_folder_in_the_place_of_results_is_found_before_anything_is_sent(
+    oracle_home: Home, oracle: Oracle, kind: str
+) -> None:
+    """The payments were made, and each call from then on ended with 6. The other files of a call are not held up."""
+    small_file(oracle_home.path / "a.csv", 2)
+    small_file(oracle_home.path / "b.csv", 2, first=11)
+    (oracle_home.path / f"a.{kind}.csv").mkdir()
+    told = oracle_home.json("submit", "a.csv", "b.csv")
+    assert told["exit_code"] == 4
+    assert "it is a folder" in told["files"][0]["error"]
+    assert sorted(oracle.received()) == ["INV-11", "INV-12"]
+
+
 def test_wrong_use_is_reported_as_json_too(home: Home) -> None:
     """With --json there is an object, however the call ends."""
     for arguments, exit_code in ((["submit"], 2), (["submit", "none.csv"], 5), (["status"], 5)):
