@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,12 +14,12 @@ from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.open import location, open_ledger, weaknesses
-from batchpay.ledger.records import BACKED_UP
+from batchpay.ledger.records import BACKED_UP, BatchSummary
 from batchpay.operations import health as checks
 from batchpay.operations.health import Finding
 from batchpay.operations.last_call import last_call_path, read_last_call, write_last_call
 from batchpay.operations.ledger_state import LedgerState, read_ledger_state
-from batchpay.payment import State
+from batchpay.payment import Environment, State
 from batchpay.settings import Settings
 from batchpay.text import counted
 from batchpay.workflows.held_back import find_held_back
@@ -86,6 +87,7 @@ def _ledger_findings(settings: Settings, limits: Limits, now: datetime) -> list[
     # Opened as a run opens it: what would keep a run from sending must show here.
     with closing(open_ledger(settings.ledger)) as ledger:
         state = read_ledger_state(ledger, environment_of(settings.gateway))
+        batches = _open_batches(ledger, state.environment)
         last_backup, lost = ledger.latest_event(BACKED_UP), ledger.lost_window()
         return [
             Finding(
@@ -96,8 +98,8 @@ def _ledger_findings(settings: Settings, limits: Limits, now: datetime) -> list[
             *([Finding("restored", f"new files wait for a person: {lost}", 8)] if lost else []),
             checks.doubts(state, now),
             checks.waiting_batches(_waiting(ledger, state, settings), now),
-            *([checks.silent_machines(silent, now)] if (silent := _silent(ledger, state, now)) else []),
-            *([checks.set_aside(answered)] if (answered := _set_aside(ledger, state)) else []),
+            *([checks.silent_machines(silent, now)] if (silent := _silent(ledger, batches, now)) else []),
+            *([checks.set_aside(answered)] if (answered := _set_aside(ledger, batches)) else []),
             checks.backup(last_backup.at if last_backup else None, limits.backup_every, now),
             *_retention_findings(ledger, settings.retention.details_days, now),
         ]
@@ -112,25 +114,29 @@ def _retention_findings(ledger: Ledger, details_days: int, now: datetime) -> lis
     return [checks.retention(old, details_days, unfinished=unfinished, now=now)]
 
 
-def _silent(ledger: Ledger, state: LedgerState, now: datetime) -> list[tuple[str, HostRun]]:
+def _open_batches(ledger: Ledger, environment: Environment) -> list[BatchSummary]:
+    """Return the batches with rows that wait or are being sent."""
+    open_states = State.PENDING, State.SENDING
+    batches = [batch for batch in ledger.batches() if batch.environment is environment]
+    return [batch for batch in batches if any(batch.by_state[state].rows for state in open_states)]
+
+
+def _silent(ledger: Ledger, batches: Sequence[BatchSummary], now: datetime) -> list[tuple[str, HostRun]]:
     """Return batches that only machines hold which were not heard of for long, with the latest of these runs."""
     silent = []
-    for batch in ledger.batches():
-        is_open = batch.by_state[State.PENDING].rows or batch.by_state[State.SENDING].rows
-        if batch.environment is state.environment and is_open and ledger.is_held(batch.digest):
-            live = [run for run in ledger.runs(batch.batch) if run.is_live]
-            latest = max(live, key=lambda run: run.seen_at, default=None)
-            if latest is not None and now - latest.seen_at > checks.SILENT:
-                silent.append((batch.batch, latest))
+    for batch in batches:
+        live = [run for run in ledger.runs(batch.batch) if run.is_live] if ledger.is_held(batch.digest) else []
+        latest = max(live, key=lambda run: run.seen_at, default=None)
+        if latest is not None and now - latest.seen_at > checks.SILENT:
+            silent.append((batch.batch, latest))
     return silent
 
 
-def _set_aside(ledger: Ledger, state: LedgerState) -> dict[str, int]:
+def _set_aside(ledger: Ledger, batches: Sequence[BatchSummary]) -> dict[str, int]:
     """Return for each batch how many rows are in sending, by no run, to which an answer was set aside."""
     found = {}
-    for batch in ledger.batches():
-        is_sending = batch.environment is state.environment and batch.by_state[State.SENDING].rows
-        if is_sending and not ledger.is_held(batch.digest):
+    for batch in batches:
+        if batch.by_state[State.SENDING].rows and not ledger.is_held(batch.digest):
             now = ledger.find(batch.batch)  # a run may have ended since
             if answered := now.by_state[State.SENDING].rows - len(ledger.abandoned(now)):
                 found[batch.batch] = answered
