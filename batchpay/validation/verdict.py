@@ -69,6 +69,13 @@ class Verdict:
     """How many errors, and how many warnings, are kept."""
     _failed: list[pl.Series] = field(default_factory=list, repr=False)
 
+    def note_on_cells(self) -> str | None:
+        """Warn that an amount may be part of another cell: `1,000.00` without quotation marks reads as 1."""
+        unsure = sum(self.counts.get(name, 0) for name in ("row.ragged", "row.quotation"))
+        if not unsure:
+            return None
+        return f"in {row_count(unsure)} it is not certain where the cells end: the amount counted may be another"
+
     def note_on_zeros(self) -> str | None:
         """Warn that accounts may be wrong, where routing numbers have lost their zeros and no account is an error yet.
 

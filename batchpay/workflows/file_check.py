@@ -157,8 +157,7 @@ class FileCheck:
             notes.append(self.source.counting.note)
         if unreadable := self.verdict.unreadable_amounts:
             notes.append(f"in {row_count(unreadable)} the amount can't be read: it is not included in any total")
-        if zeros := self.verdict.note_on_zeros():
-            notes.append(zeros)
+        notes += filter(None, [self.verdict.note_on_cells(), self.verdict.note_on_zeros()])
         if not self.verdict.rows:
             notes.append("the file has a header and no rows: nothing to do")
         return notes + self.earlier.notes(self.verdict.rows)

@@ -125,3 +125,11 @@ def test_what_is_there_twice_is_in_nothing_that_would_be_sent(desk: Desk) -> Non
     assert found.proposal.to_send.total == Totals(3, 60_00)
     assert found.schedule.as_json() == expected.schedule.as_json()
     assert found.schedule.by_gateway() == expected.schedule.by_gateway()
+
+
+def test_a_row_that_has_too_many_cells_may_have_another_amount(desk: Desk) -> None:
+    """`1,000.00` without quotation marks was counted as 1.00, and the total of the file was said to be exact."""
+    path = desk.file("may.csv", {"amount": "1,000.00"}, {"amount": "2.00"})
+    (note,) = (note for note in desk.dry_run(path).summary.notes if "cells end" in note)
+    assert note == "in 1 row it is not certain where the cells end: the amount counted may be another"
+    assert not any("cells end" in note for note in desk.dry_run(desk.file("june.csv", EARLIER)).summary.notes)
