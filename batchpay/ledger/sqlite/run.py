@@ -54,6 +54,7 @@ class SqliteRun:
             spilled_files = spill_files(store.place.witness, name)
             with store.transaction() as transaction:
                 self.recovered, self._id = self._start(transaction, name, spilled_files, why, noted)
+                transaction.execute(sql.KEEP_LITTLE)
             self._remove(spilled_files)
             self._spill = Spill(spill_path(store.place.witness, name, self._id), store.keys, name)
             store.witness.sync()
@@ -201,6 +202,7 @@ class SqliteRun:
     def finish(self, stopped: str | None, held_back: Totals | None = None) -> None:
         try:
             with self._store.transaction() as transaction:
+                transaction.execute(sql.KEEP_MUCH)
                 self._check_token(transaction)
                 transaction.execute(sql.LEAVE_BATCH, (self._batch,))
                 transaction.execute(sql.REMEMBER_PAYEES, (self._batch,))

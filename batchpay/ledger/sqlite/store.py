@@ -37,7 +37,6 @@ LOCK_WAIT_S = 30.0
 _POLL_S_MAX = 0.02
 _COMMITS_A_CHECKPOINT = 200
 """A log that restarts is overwritten, which syncs in half the time that a growing one takes."""
-_CACHE_KIB = 65_536
 ROWS_A_STATEMENT = 128
 """With seven values each, this stays below the 999 that any SQLite takes."""
 
@@ -65,7 +64,7 @@ def connect(path: Path, mode: str, wait_s: float) -> sqlite3.Connection:
     try:
         for pragma in ("trusted_schema = OFF", "cell_size_check = ON", "temp_store = MEMORY", "mmap_size = 0"):
             connection.execute(f"PRAGMA {pragma}")
-        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        connection.execute(sql.KEEP_MUCH)
     except BaseException:
         connection.close()
         raise
