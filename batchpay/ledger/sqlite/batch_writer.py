@@ -110,15 +110,6 @@ class SqliteRegistering:
         self._batch.add_payments(payments, directions)
         self._write_control_totals()
 
-    def _write_control_totals(self) -> None:
-        """Let the batch say what was written so far.
-
-        Said after each set of rows, it keeps the batch's page in SQLite's cache: where a page goes to the log twice in
-        one transaction, SQLite reads all that follows it there once more, for their checksums.
-        """
-        totals = self._batch.totals.total()
-        self._transaction.execute(sql.SET_CONTROL_TOTALS, (totals.rows, totals.cents, self._batch.number))
-
     def add_rejected(self, rejected: RejectedColumns) -> None:
         with translated(self._store.place.ledger):
             self._aside.wait()
@@ -128,7 +119,17 @@ class SqliteRegistering:
                 sql.ADD_REJECTED_ROW,
                 [(*values, self._store.keys.seal_values("rejected", values)) for values in columns],
             )
-        self._batch.add_rejected(rejected)
+            self._batch.add_rejected(rejected)
+            self._write_control_totals()
+
+    def _write_control_totals(self) -> None:
+        """Let the batch say what was written so far.
+
+        Said after each set of rows, it keeps the batch's page in SQLite's cache: where a page goes to the log twice in
+        one transaction, SQLite reads all that follows it there once more, for their checksums.
+        """
+        totals = self._batch.totals.total()
+        self._transaction.execute(sql.SET_CONTROL_TOTALS, (totals.rows, totals.cents, self._batch.number))
 
     def finish(self) -> str:
         if self._meanwhile:
@@ -141,7 +142,6 @@ class SqliteRegistering:
         with translated(self._store.place.ledger):
             self._chunks.write_identities()
             self._transaction.write_totals(batch.totals, batch.number)
-            self._write_control_totals()
             self._transaction.event("registered", batch.number, self._who, self._new.again_reason, batch.detail())
             if self._new.sign_off is not None:
                 adds = batch.totals.of(PENDING)
