@@ -122,8 +122,8 @@ DEFECTS = (
         (
             (
                 "ledger/sqlite/duplicate_lookup.py",
-                "WHEN {_AT} >= ?1 OR (wanted.invoiced AND NOT (wanted.named AND found.named)) THEN",
-                "WHEN {_AT} >= ?1 THEN",
+                "WHEN {_IS_NEAR} OR (wanted.invoiced AND NOT (wanted.named AND found.named)) THEN",
+                "WHEN {_IS_NEAR} THEN",
             ),
         ),
     ),
