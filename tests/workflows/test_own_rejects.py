@@ -103,14 +103,15 @@ def test_corrections_in_the_rejects_are_not_overwritten(desk: Desk, ending: str)
     for limit in ("100.00", "120.00", "120.00"):  # in different words each time
         desk.limit(limit)
         summary = desk.submit(path, rejects=rejects)
-        assert (summary.rejects, summary.notes, second.exists()) == (str(rejects), [], False)
+        (note,) = summary.notes
+        assert (summary.rejects, "where the cells end" in note, second.exists()) == (str(rejects), True, False)
 
     corrected = correct(rejects)
     for limit in ("110.00", "105.00"):
         desk.limit(limit)
         summary = desk.submit(path, rejects=rejects)
         assert (summary.rejects, rejects.read_bytes() == corrected) == (str(second), True)
-        assert [f"{rejects} was left as is" in note for note in summary.notes] == [True]
+        assert [f"{rejects} was left as is" in note for note in summary.notes] == [False, True]
     desk.limit("")
     summary = desk.submit(path, release="the board agreed", rejects=rejects)
     assert (desk.arrived["D-1"], summary.rejects, rejects.read_bytes() == corrected) == (1, str(second), True)
