@@ -202,7 +202,6 @@ class SqliteRun:
     def finish(self, stopped: str | None, held_back: Totals | None = None) -> None:
         try:
             with self._store.transaction() as transaction:
-                transaction.execute(sql.KEEP_MUCH)
                 self._check_token(transaction)
                 transaction.execute(sql.LEAVE_BATCH, (self._batch,))
                 transaction.execute(sql.REMEMBER_PAYEES, (self._batch,))
@@ -212,6 +211,7 @@ class SqliteRun:
                 if held_back is not None and held_back.rows:
                     detail["held back"] = [held_back.rows, held_back.cents]
                 transaction.event("finished", self._batch, self._who, stopped, detail)
+                transaction.execute(sql.KEEP_MUCH)
             self._store.witness.sync()
             self._store.checkpoint()
         finally:
