@@ -71,3 +71,6 @@ CORRECTED = "_corrected"
 """What `--accept-suggestions` changed in a row: `column: old -> new; column: old -> new`."""
 MAP_FAULT = "map"
 """The code of a cell that a map can't convert with certainty; its message follows the code."""
+
+REJECTS_OWN = ("_row", "_line", "_errors", "_warnings", "_suggestions")
+"""The columns that a rejects file has before those of the payment file."""

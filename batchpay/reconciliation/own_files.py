@@ -8,9 +8,8 @@ from batchpay.payment import State
 from batchpay.reconciliation import resolution, verdicts
 from batchpay.reconciliation.statement import Export
 from batchpay.reports import results
-from batchpay.schemas.columns import COLUMNS, REQUIRED
+from batchpay.schemas.columns import COLUMNS, REJECTS_OWN, REQUIRED
 
-_REJECTS = frozenset({"_row", "_line", "_errors", "_warnings", "_suggestions"})
 _NO_ONE_ELSE = {
     "a rejects file": frozenset({"_errors", "_suggestions"}),
     "a reconciliation": frozenset({"found_by", "line_there", "status_there", "amount_there"}),
@@ -56,5 +55,5 @@ def caution_about(export: Export, batch: BatchSummary) -> str | None:
 
 def _ours(batch: BatchSummary) -> set[str]:
     """Return every name that the batch's payment file or a file about it can have in its header."""
-    written = {*results.HEADER, *resolution.HEADER, *verdicts.HEADER, *_REJECTS}
+    written = {*results.HEADER, *resolution.HEADER, *verdicts.HEADER, *REJECTS_OWN}
     return written | {*COLUMNS, *batch.columns} | {f"{name} (file)" for name in batch.columns}

@@ -16,6 +16,7 @@ import polars as pl
 
 from batchpay.errors import WrongUse
 from batchpay.intake.source import Source
+from batchpay.schemas.columns import REJECTS_OWN
 from batchpay.validation.packed import packed, unpacked
 from batchpay.writing.atomic import PendingFile
 from batchpay.writing.columns import Column, Kind
@@ -23,7 +24,6 @@ from batchpay.writing.place import MayReplace, anything, place
 from batchpay.writing.table import csv_lines
 from batchpay.writing.xlsx import Workbook
 
-OURS = ("_row", "_line", "_errors", "_warnings", "_suggestions")
 LENGTHS = ("_surplus", "_missing")
 """What a file reader records for a row that is longer or shorter than the header."""
 _RUNS = r"^[=@\t\r]|^[+-].*[^0-9 ().-]"
@@ -111,11 +111,11 @@ class _Rows:
     def _shaped(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Select our columns, then the user's own; `_surplus` and `_missing` last where a row differs in length."""
         marks = [name for name in LENGTHS if name in frame.columns and frame[name].null_count() < frame.height]
-        return frame.select(*OURS, *self._source.own_columns, *marks)
+        return frame.select(*REJECTS_OWN, *self._source.own_columns, *marks)
 
     @property
     def _header(self) -> list[str]:
-        return [*OURS, *self._source.own_header]
+        return [*REJECTS_OWN, *self._source.own_header]
 
 
 class CsvRejects(_Rows):
@@ -287,7 +287,7 @@ class ParquetRejects(_HeldRejects):
     """Parquet, all text; cells beyond the header's are in a last column without a name."""
 
     def _write(self, file: BinaryIO) -> None:
-        places = (*OURS, *self._source.own_columns)
+        places = (*REJECTS_OWN, *self._source.own_columns)
         names = dict(zip(places, self._header, strict=True))
         empty = pl.DataFrame(schema=dict.fromkeys(places, pl.String))
         frames = [frame.cast({"_row": pl.String, "_line": pl.String}) for frame in self._in_order()]
@@ -299,10 +299,10 @@ class XlsxRejects(_HeldRejects):
     """XLSX: wrong cells are red, and their comment says what is wrong."""
 
     def _write(self, file: BinaryIO) -> None:
-        places = [*OURS, *self._source.own_columns]
+        places = [*REJECTS_OWN, *self._source.own_columns]
         own_of = self._source.own_of
         position = {name: places.index(own) for name, own in own_of.items() if own in places}
-        kinds = {"_row": Kind.INTEGER, "_line": Kind.INTEGER, **dict.fromkeys(OURS[2:], Kind.WRAP)}
+        kinds = {"_row": Kind.INTEGER, "_line": Kind.INTEGER, **dict.fromkeys(REJECTS_OWN[2:], Kind.WRAP)}
         kinds |= dict.fromkeys(self._source.own_amounts, Kind.AMOUNT)
         columns = [Column(name, kinds.get(at, Kind.TEXT)) for at, name in zip(places, self._header, strict=True)]
         with Workbook(file) as workbook:

@@ -11,10 +11,11 @@ import polars as pl
 from batchpay.errors import BatchpayError
 from batchpay.intake.source import Source
 from batchpay.intake.table_end import FileEnd
-from batchpay.validation.rejects import LENGTHS, OURS, beyond, rows_as_long_as_read
+from batchpay.schemas.columns import REJECTS_OWN
+from batchpay.validation.rejects import LENGTHS, beyond, rows_as_long_as_read
 from batchpay.writing.place import CSV_ENDINGS, rows_of
 
-_PLACE = OURS[:2]
+_PLACE = REJECTS_OWN[:2]
 
 
 def holds_only_rows_of(source: Source, path: Path) -> bool:
@@ -39,7 +40,10 @@ def _holds_only_rows_of(source: Source, path: Path) -> bool:
     is_csv = path.suffix.lower() in CSV_ENDINGS
     written = rows_of(path, source.separator)
     header = [_text(cell) for cell in next(written, ())]
-    if (header if is_csv else header[: len(OURS) + len(source.own_header)]) != [*OURS, *source.own_header]:
+    if (header if is_csv else header[: len(REJECTS_OWN) + len(source.own_header)]) != [
+        *REJECTS_OWN,
+        *source.own_header,
+    ]:
         return False
     rows = (_own_cells(row, is_csv=is_csv) for row in written)
     row = next(rows, None)
@@ -69,7 +73,7 @@ def _as_written(source: Source, chunk: pl.DataFrame, numbers: list[int], *, is_c
 
 def _own_cells(row: Sequence[object], *, is_csv: bool) -> list[str]:
     """Return a row that was read back, without errors, warnings and suggestions."""
-    cells = [*row[: len(_PLACE)], *row[len(OURS) :]]
+    cells = [*row[: len(_PLACE)], *row[len(REJECTS_OWN) :]]
     texts = [_text(cell, is_amount=at >= len(_PLACE)) for at, cell in enumerate(cells)]
     return texts if is_csv else _without_blanks(texts)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchpay.ledger.contract import Ledger
+from batchpay.schemas.columns import REJECTS_OWN
 from batchpay.text import printable
 
 if TYPE_CHECKING:  # pages read a grid, and never load what checks a file
@@ -43,7 +44,6 @@ _COUNTS = (
     "INSERT INTO total SELECT '', count(*) FROM row",
     "INSERT INTO total SELECT rule, count(*) FROM hit GROUP BY rule",
 )
-_OURS = ("_row", "_line", "_errors", "_warnings", "_suggestions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class GridWriter:
         self._new.unlink(missing_ok=True)
 
     def _put(self, frame: pl.DataFrame) -> None:
-        for number, line, errors, warnings, suggestions, *cells in frame.select(*_OURS, *self._own).iter_rows():
+        for number, line, errors, warnings, suggestions, *cells in frame.select(*REJECTS_OWN, *self._own).iter_rows():
             certain = dict(_parts(suggestions))
             wrong = [
                 Wrong(self._places.get(column, -1), column, *_code(rest), is_error, certain.get(column))

@@ -11,8 +11,9 @@ import pytest
 
 from batchpay.intake.source import open_source
 from batchpay.payment import State
+from batchpay.schemas.columns import REJECTS_OWN
 from batchpay.schemas.options import RuleOptions
-from batchpay.validation.rejects import OURS, open_rejects
+from batchpay.validation.rejects import open_rejects
 from batchpay.workflows.file_check import CheckContext, check_file
 from batchpay.workflows.file_request import FileRequest
 from tests.support.command import small_file
@@ -55,7 +56,7 @@ def test_a_row_that_is_too_long_comes_back_with_all_its_cells(tmp_path: Path, la
         rejects.commit()
     assert verdict.rejected.rows == (3 if late else 1)
     returned = [row for row in csv.reader(target.read_text("utf-8").splitlines()) if row[0] == "2"]
-    assert returned[0][len(OURS) :] == next(csv.reader([lines[2]]))
+    assert returned[0][len(REJECTS_OWN) :] == next(csv.reader([lines[2]]))
 
 
 def test_a_row_that_comes_late_keeps_its_warnings(tmp_path: Path) -> None:
