@@ -30,7 +30,7 @@ def results(context: Context, batch: str | None, results: str | None) -> int:
         context.settings,
     )
     if context.json:
-        output.print_json(context, summary.as_json())
+        output.print_json(context, {**summary.as_json(), "exit_code": 0})
     else:
         output.print_summary(context, summary, sent=True)
     return 0

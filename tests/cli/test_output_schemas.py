@@ -61,14 +61,14 @@ def test_every_command_has_a_schema_and_keeps_to_it(
     call("status", batch)
     doubts = call("resolve", batch)["rows_in_doubt"]
     assert doubts
+    call("results", batch, "--results", "again.csv")
+    call("report", batch)
     (tmp_path / "export.csv").write_text("Transaction ID,Invoice,Amount,Date,Account,Status\nR9,INV-9,9.99,,,Settled\n")
     call("reconcile", batch, "--against", "export.csv")
     signed = ("--name", "Ann Clerk", "--reason", "the portal", "--yes")
     for doubt in doubts:
         call("resolve", batch, "--row", str(doubt["row"]), "--decision", "send again", *signed)
     call("resume", batch, *log)
-    call("results", batch, "--results", "again.csv")
-    call("report", batch)
     call("ledger", "backup", "copy.db")
     call("ledger", "check")
     call("ledger", "purge", "--older-than", "400", "--dry-run")

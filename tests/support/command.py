@@ -67,11 +67,12 @@ class Home:
         )
 
     def json(self, *arguments: str) -> dict[str, Any]:
-        """Run a command with --json and return its object, which matches docs/schemas/."""
+        """Run a command with --json and return its object, which matches docs/schemas/ and names the exit code."""
         done = self.run(*arguments, "--json")
         assert done.stdout.count("\n") == 1, done.stderr
         value: dict[str, Any] = json.loads(done.stdout)
         require_schema(arguments, value)
+        assert value.get("exit_code", done.returncode) == done.returncode, (arguments, "says another code")
         return value
 
 

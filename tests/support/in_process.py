@@ -40,11 +40,13 @@ class Caller:
             self._patch.setenv(name, value)
 
     def __call__(self, *arguments: str) -> Any:
-        """Return the object of a call that ends as it should, whatever its exit code."""
+        """Return the object of a call that ends as it should, whatever its exit code, which it must name."""
         done = self._invoke(arguments)
         assert done.exception is None, (arguments, done.exception)
         value = json.loads(done.stdout)
         require_schema(arguments, value)
+        code = int(done.return_value or 0)
+        assert value.get("exit_code", code) == code, (arguments, "says another code")
         self.seen.add(schema_of(arguments))
         return value
 
