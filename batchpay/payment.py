@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 _GROUPED = re.compile(r"[0-9]{1,3}(,[0-9]{3})+\.[0-9]{2}", re.ASCII)
 _AMOUNT = re.compile(r"([0-9]+)\.([0-9]{2})", re.ASCII)
@@ -34,6 +34,16 @@ class State(StrEnum):
     """The gateway answered no. Final."""
     IN_DOUBT = "in_doubt"
     """Bytes left and no recognized answer came back. Stays so until a named person resolves it."""
+
+
+class SamePayment(IntEnum):
+    """How an earlier payment matches a row; if several apply, the highest counts."""
+
+    ANOTHER_ID = 1
+    """The same bill under another paymentId, long ago."""
+    BILL = 2
+    """The same bill."""
+    PAYMENT_ID = 3
 
 
 class Direction(StrEnum):

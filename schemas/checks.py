@@ -238,6 +238,11 @@ def is_unusual_account(cell: pl.Expr) -> pl.Expr:
     return not_matching(cell, r"^(?:[0-9]-*){4,}$")
 
 
+def masked(cell: pl.Expr) -> pl.Expr:
+    """Return four stars and the last four characters; nothing of a text of four or fewer is shown."""
+    return pl.when(cell.str.len_chars() > 4).then(pl.lit("****") + cell.str.tail(4)).otherwise(pl.lit("****"))
+
+
 # Addresses
 
 

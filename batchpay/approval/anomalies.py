@@ -11,8 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from batchpay.approval.cash_flow import Flow, merge
+import polars as pl
+
+from batchpay.approval.cash_flow import Flow, merge, rows_of, with_cents
 from batchpay.payment import Direction, Environment
+from batchpay.schemas import checks
 from batchpay.text import money, printable
 
 if TYPE_CHECKING:
@@ -117,6 +120,13 @@ class Payment:
     cents: int
     account: str
     """Masked: at most its last four."""
+
+
+def payments_named(frame: pl.DataFrame, rows: Sequence[int]) -> dict[int, Payment]:
+    """Return what a warning about some of these rows names: payee, direction, cents and a masked account."""
+    account = checks.masked(pl.col("achAccountNumber"))
+    those = with_cents(rows_of(frame, rows)).select("_row", "achNameOnCheck", "transactionType", "_cents", account)
+    return {row: Payment(*values) for row, *values in those.iter_rows()}
 
 
 @dataclass(slots=True)

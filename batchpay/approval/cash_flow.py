@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from calendar import monthrange
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any
@@ -74,6 +74,11 @@ class DayFlow:
 _GROUPED_BY = ("gatewayId", "transactionType", "recurringIndicator", *RECURRENCE)
 
 
+def with_cents(rows: pl.DataFrame) -> pl.DataFrame:
+    """Add `_cents` to rows that pass every rule: they are grouped and counted by it."""
+    return rows.with_columns(_cents=checks.cents_of_plain(pl.col("amount")))
+
+
 def grouped(rows: pl.DataFrame, *, times: int = 1) -> pl.DataFrame:
     """Group rows that passed every rule by all that Schedule and ToSendCount tell apart.
 
@@ -84,6 +89,20 @@ def grouped(rows: pl.DataFrame, *, times: int = 1) -> pl.DataFrame:
     counted = (pl.len().cast(pl.Int64) * times).alias("rows"), (pl.col("_cents").sum() * times)
     gateway_id = pl.col("gatewayId").str.strip_chars_start("0")
     return rows.group_by(_GROUPED_BY).agg(counted).with_columns(gateway_id)
+
+
+def flow_of(frame: pl.DataFrame, rows: Sequence[int]) -> Flow:
+    """Add up some of these rows, which pass every rule, debits and credits separately."""
+    flow = Flow()
+    those = with_cents(rows_of(frame, rows))
+    for direction, count, total in those.group_by("transactionType").agg(pl.len(), pl.col("_cents").sum()).iter_rows():
+        flow.add(direction, Totals(count, total))
+    return flow
+
+
+def rows_of(frame: pl.DataFrame, rows: Sequence[int]) -> pl.DataFrame:
+    """Return the rows with these numbers (`_row`)."""
+    return frame.filter(pl.col("_row").is_in(pl.Series(rows, dtype=pl.UInt32).implode()))
 
 
 @dataclass(slots=True)

@@ -11,14 +11,8 @@ import polars as pl
 
 from batchpay.approval.to_send import Origin, ToSend
 from batchpay.payment import Totals
-from batchpay.schemas import checks
 
 _NOTED_AT_ONCE = 50_000
-
-
-def with_cents(rows: pl.DataFrame) -> pl.DataFrame:
-    """Add `_cents` to rows that pass every rule: they are grouped and counted by it."""
-    return rows.with_columns(_cents=checks.cents_of_plain(pl.col("amount")))
 
 
 class ToSendCount:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import IntEnum
+
+from batchpay.payment import SamePayment
 
 CHUNK_ROWS = 512
 """Rows whose texts a ledger keeps in one piece."""
@@ -94,16 +95,6 @@ class Lookup:
     older_fingerprints: Sequence[bytes] = ()
     """The fingerprints in the form that ledgers before version 3 have."""
     older_payment_ids: Sequence[bytes | None] = ()
-
-
-class SamePayment(IntEnum):
-    """How an earlier payment matches a row; if several apply, the highest counts."""
-
-    ANOTHER_ID = 1
-    """The same bill under another paymentId, long ago."""
-    BILL = 2
-    """The same bill."""
-    PAYMENT_ID = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,18 +14,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchpay.approval.anomalies import CODES, Payment, Variance
+from batchpay.approval.anomalies import CODES, Payment, Variance, payments_named
 from batchpay.approval.approvals import Policy
-from batchpay.approval.cash_flow import Schedule
+from batchpay.approval.cash_flow import Schedule, with_cents
 from batchpay.approval.proposal import Proposal
 from batchpay.approval.sign_off import sign_off_lines
-from batchpay.approval.to_send_count import with_cents
 from batchpay.errors import LedgerMissing, WrongUse
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor, Environment, State, Totals, added_up
-from batchpay.registration import request_body
 from batchpay.settings import LedgerSettings, Settings
 from batchpay.summary import Summary, note_if_outdated, summary_of_batch
 from batchpay.text import totals_json
@@ -319,7 +317,7 @@ def _largest(request: FileRequest, checked: FileCheck, count: int) -> list[Payme
     kept: list[Payment] = []
     for rows in map(with_cents, valid_rows(checked.source, request.rules, checked.verdict)):
         largest = rows.sort("_cents", descending=True, maintain_order=True).head(count)
-        kept += request_body.payments_named(largest, largest["_row"].to_list()).values()
+        kept += payments_named(largest, largest["_row"].to_list()).values()
         kept = sorted(kept, key=lambda one: -one.cents)[:count]
     return kept
 
@@ -337,11 +335,14 @@ def _failure_json(failure: Failure) -> dict[str, Any]:
 
 def _first_requests(request: FileRequest, settings: Settings, checked: FileCheck, count: int) -> list[str]:
     """Return the bodies of the first rows that would be sent, masked."""
-    form = request_body.request_form(settings.gateway)
+    if not count:
+        return []
+    from batchpay.registration.request_body import request_form, show_requests
+
+    form = request_form(settings.gateway)
     bodies: list[str] = []
-    if count:
-        for rows in valid_rows(checked.source, request.rules, checked.verdict):
-            bodies += request_body.show_requests(rows.head(count - len(bodies)), form)
-            if len(bodies) >= count:
-                break
+    for rows in valid_rows(checked.source, request.rules, checked.verdict):
+        bodies += show_requests(rows.head(count - len(bodies)), form)
+        if len(bodies) >= count:
+            break
     return bodies

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from batchpay.approval.anomalies import Variance
-from batchpay.ledger.columns import Earlier, SamePayment
+from batchpay.approval.cash_flow import with_cents
 from batchpay.ledger.contract import Ledger
-from batchpay.payment import Environment, State, Totals, format_cents
-from batchpay.registration import request_body
+from batchpay.payment import Environment, SamePayment, State, Totals, format_cents
 from batchpay.schemas.catalogue import ROW_SAME_PAYMENT
 from batchpay.schemas.options import RuleOptions
 from batchpay.text import money, place_of, row_count
+
+if TYPE_CHECKING:
+    from batchpay.ledger.columns import Earlier
 
 LISTED_MAX = 1000
 """This many of the duplicates that were let through are listed; all are counted."""
@@ -63,8 +65,10 @@ class EarlierPayments:
         exclude_digest: bytes,
     ) -> None:
         """Compare rows that have passed so far with earlier payments."""
-        lookup = request_body.lookup_columns(ledger, frame)
-        cents = dict(zip(lookup.rows, request_body.cents_of(frame), strict=True))
+        from batchpay.registration.digests import lookup_columns
+
+        lookup = lookup_columns(ledger, frame)
+        cents = dict(zip(lookup.rows, with_cents(frame)["_cents"].to_list(), strict=True))
         now = datetime.now(UTC)
         found = ledger.earlier(lookup, environment, days=days, now=now, exclude_digest=exclude_digest)
         among = frame.filter(pl.col("_row").is_in([one.row for one in found]))

@@ -17,15 +17,13 @@ import polars as pl
 
 from batchpay.approval.all_new import AllNew
 from batchpay.approval.anomalies import Anomalies, Variance
-from batchpay.approval.cash_flow import Schedule
+from batchpay.approval.cash_flow import Schedule, with_cents
 from batchpay.approval.to_send import ToSend
 from batchpay.errors import FileRefused
 from batchpay.intake.control_totals import require_whole, stated_totals
 from batchpay.intake.source import Source, open_source
-from batchpay.ledger.columns import RejectedColumns
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import Environment, State, Totals, format_cents
-from batchpay.registration import request_body
 from batchpay.schemas.checks import as_date, cents_of_plain
 from batchpay.schemas.columns import CASH_FLOW
 from batchpay.schemas.options import RuleOptions
@@ -49,6 +47,7 @@ if TYPE_CHECKING:  # a check and a dry run do not even load what can open a sock
     from batchpay.gateway.preflight import Preflight
     from batchpay.intake.maps.mapping import Mapping
     from batchpay.ledger.records import BatchSummary
+    from batchpay.registration.digests import Content
     from batchpay.validation.rejects import Rejects
 
 _WARNING_ORDER = ("same_payment", "changed_account", "unusual_amount", "new_payee")
@@ -99,7 +98,8 @@ class FileCheck:
     """Rows that an earlier batch has or whose account the gateway refuses: column, code, message."""
     earlier: EarlierPayments = field(default_factory=EarlierPayments)
     """What the rows have in common with earlier payments."""
-    rejected: list[RejectedColumns] = field(default_factory=list)
+    rejected: list[pl.DataFrame] = field(default_factory=list)
+    """Why rows were rejected (ChunkResult.rejected), if a ledger is to record it."""
     gateway_ids: set[str] = field(default_factory=set)
     """Gateway accounts named in rows that passed the rules."""
     accounts: AccountsAnswer = AccountsAnswer()
@@ -250,7 +250,7 @@ class _Reading:
     def __init__(self, source: Source, request: FileRequest, context: CheckContext) -> None:
         self._request = request
         self._context = context
-        self._content = request_body.Content(source.chunks, context.ledger) if context.ledger else None
+        self._content = _content(source, context.ledger) if context.ledger else None
         self.checked = FileCheck(source, Verdict(failures_max=request.max_errors), datetime.now(UTC))
         asked = context.ledger or context.history
         if asked is not None:
@@ -285,7 +285,7 @@ class _Reading:
                 self._keep(result, late_rejected)
                 if rejects is not None:
                     rejects.late(result.rejects())
-            checked.rejected = [_rejected_columns(rows) for rows in merged(rejected, late_rejected)]
+            checked.rejected = list(merged(rejected, late_rejected))
         if abs(verdict.total.cents) > _TOTAL_CENTS_MAX:
             most = format_cents(_TOTAL_CENTS_MAX)
             raise FileRefused(f"{checked.source.name}: the amounts add up to more than {most}")
@@ -346,7 +346,7 @@ class _Reading:
         """Record which bills pass though the file has them twice: `_row`, `_first`, `_place`."""
         checked, rules = self.checked, self._request.rules
         for frame in valid_rows(checked.source, rules, checked.verdict) if allowed.height else ():
-            rows = frame.select("_row", "_line", _cents=pl.Series(request_body.cents_of(frame)))
+            rows = with_cents(frame).select("_row", "_line", "_cents")
             checked.earlier.allow_in_file(allowed.join(rows, on="_row", maintain_order="left"))
 
     def _compare_with_ledger(self, payments: Ledger | None, payees: PayeeCheck | None, verdict: Verdict) -> None:
@@ -405,10 +405,7 @@ class _Reading:
         self.checked.variances = kept[: self._request.max_errors]
 
 
-def _rejected_columns(rows: pl.DataFrame) -> RejectedColumns:
-    return RejectedColumns(
-        rows=rows["_row"].to_list(),
-        lines=rows["_line"].to_list(),
-        amounts_cents=rows["_cents"].to_list(),
-        reasons=rows["_reasons"].to_list(),
-    )
+def _content(source: Source, ledger: Ledger) -> Content:
+    from batchpay.registration.digests import Content  # a check without a ledger needs none
+
+    return Content(source.chunks, ledger)

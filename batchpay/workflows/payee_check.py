@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from batchpay.approval.anomalies import Anomalies, Variance, variances
+from batchpay.approval.anomalies import Anomalies, Variance, payments_named, variances
+from batchpay.approval.cash_flow import flow_of
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import Environment, State
-from batchpay.registration import request_body
 
 if TYPE_CHECKING:
     from batchpay.ledger.records import BatchSummary
@@ -31,7 +31,9 @@ class PayeeCheck:
 
     def unusual(self, frame: pl.DataFrame, but: Collection[int]) -> list[Variance]:
         """Find what is unusual about rows that passed, except those of `but`."""
-        columns = request_body.payee_columns(self.history, frame)
+        from batchpay.registration.digests import payee_columns  # only where there are earlier payments
+
+        columns = payee_columns(self.history, frame)
         found = variances(self.history, columns, self.environment, exclude_digest=self.exclude_digest)
         return [one for one in found if one.row not in but]
 
@@ -51,6 +53,6 @@ def payee_check(
 def with_names(anomalies: Anomalies, unusual: list[Variance], frame: pl.DataFrame) -> list[Variance]:
     """Count what is unusual about a chunk of rows, and for the first ones add which payee and payment it concerns."""
     for code in {one.code for one in unusual}:
-        anomalies.add_up(code, request_body.flow_of(frame, [one.row for one in unusual if one.code == code]))
+        anomalies.add_up(code, flow_of(frame, [one.row for one in unusual if one.code == code]))
     named = anomalies.to_name(unusual)
-    return anomalies.add(unusual, request_body.payments_named(frame, [one.row for one in named]))
+    return anomalies.add(unusual, payments_named(frame, [one.row for one in named]))

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from batchpay.approval.cash_flow import Schedule, grouped
+from batchpay.approval.cash_flow import Schedule, grouped, with_cents
 from batchpay.approval.proposal import Proposal, rules_json
 from batchpay.approval.to_send import Origin, ToSend
-from batchpay.approval.to_send_count import ToSendCount, with_cents
+from batchpay.approval.to_send_count import ToSendCount
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import State, Totals

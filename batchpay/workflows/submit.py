@@ -26,7 +26,8 @@ from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary, NewBatch, SignOff
 from batchpay.operations.logs import log
 from batchpay.payment import Actor, State, Totals
-from batchpay.registration import request_body
+from batchpay.registration.payment_columns import payment_columns, rejected_columns
+from batchpay.registration.request_body import request_form
 from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
 from batchpay.text import row_count
@@ -253,7 +254,7 @@ def _write_batch(
     sign_off: SignOff | None,
     actor: Actor,
 ) -> BatchSummary:
-    form, decisions = request_body.request_form(settings.gateway), submission.decisions
+    form, decisions = request_form(settings.gateway), submission.decisions
     allowed = checked.earlier.allowed_json(decisions.reason) if checked.earlier.allowed.rows else None
     batch = NewBatch(
         digest=checked.digest,
@@ -282,10 +283,10 @@ def _write_batch(
     with ledger.register(batch, str(actor)) as registering:
         for rows in ahead(all_rows(checked.source, request.rules)):
             passed = rows.filter(~checked.verdict.rejected_mask(rows["_row"]))
-            for columns in request_body.payment_columns(ledger, passed, checked.source.carried, form):
+            for columns in payment_columns(ledger, passed, checked.source.carried, form):
                 registering.add_payments(columns)
         for rejected in checked.rejected:
-            registering.add_rejected(rejected)
+            registering.add_rejected(rejected_columns(rejected))
         name = registering.finish()
     return ledger.find(name)
 
@@ -302,11 +303,11 @@ def _release(
 ) -> Totals:
     """Make pending what an earlier call rejected and is valid now: a named person requested it, with a reason."""
     rejected = RejectedEarlier(ledger, known)
-    form = request_body.request_form(settings.gateway)
+    form = request_form(settings.gateway)
 
     def payments() -> Iterator[PaymentColumns]:
         for rows in valid_rows(checked.source, request.rules, checked.verdict):
-            yield from request_body.payment_columns(ledger, rejected.among(rows), checked.source.carried, form)
+            yield from payment_columns(ledger, rejected.among(rows), checked.source.carried, form)
 
     before = known.by_state[State.REJECTED]
     ledger.release(

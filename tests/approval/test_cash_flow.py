@@ -9,9 +9,8 @@ from datetime import date, timedelta
 import polars as pl
 import pytest
 
-from batchpay.approval.cash_flow import Schedule, grouped, next_banking_day
+from batchpay.approval.cash_flow import Schedule, grouped, next_banking_day, with_cents
 from batchpay.approval.sign_off import sign_off_lines
-from batchpay.approval.to_send_count import with_cents
 from batchpay.payment import Totals, format_cents
 from batchpay.sandbox.schedule import due
 from tests.approval.proposals import PROPOSAL

@@ -7,9 +7,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from batchpay.approval.cash_flow import grouped
+from batchpay.approval.cash_flow import grouped, with_cents
 from batchpay.approval.to_send import Origin, ToSend
-from batchpay.approval.to_send_count import ToSendCount, with_cents
+from batchpay.approval.to_send_count import ToSendCount
 from batchpay.errors import BatchpayError
 from batchpay.payment import Totals
 from batchpay.schemas.columns import RECURRENCE

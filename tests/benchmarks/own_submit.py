@@ -113,7 +113,9 @@ def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict
     from batchpay.intake.prefetch import ahead
     from batchpay.intake.source import open_source
     from batchpay.ledger.records import NewBatch
-    from batchpay.registration import request_body
+    from batchpay.registration.digests import Content
+    from batchpay.registration.payment_columns import payment_columns
+    from batchpay.registration.request_body import request_form
     from batchpay.schemas.options import RuleOptions
     from batchpay.validation.check import all_rows
     from tests.benchmarks.data import AS_OF, FIRST_START, LARGEST_CENTS
@@ -123,10 +125,10 @@ def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict
     spent = dict.fromkeys(("columns_s", "read_s", "write_s", "register_cpu_s"), 0.0)
     with closing(open_ledger(settings.ledger, create_as="tester")) as ledger, open_source(str(path)) as source:
         started = time.perf_counter()
-        first = request_body.Content(source.chunks, ledger)
+        first = Content(source.chunks, ledger)
         verdict = check(first, rules)
         checked, cpu_before = time.perf_counter(), _cpu_s()
-        form = request_body.request_form(settings.gateway)
+        form = request_form(settings.gateway)
         new = NewBatch(
             digest=first.digest, file=source.name, columns=source.carried, rows=verdict.rows, origin=origin,
             options={"first_start": FIRST_START.isoformat(), "largest_cents": LARGEST_CENTS},
@@ -138,7 +140,7 @@ def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict
             for rows in ahead(all_rows(source, rules)):
                 times.append(time.perf_counter())
                 passed = rows.filter(~verdict.rejected_mask(rows["_row"]))
-                built = request_body.payment_columns(ledger, passed, source.carried, form)
+                built = payment_columns(ledger, passed, source.carried, form)
                 while columns := next(built, None):
                     times.append(time.perf_counter())
                     registering.add_payments(columns)

@@ -178,7 +178,7 @@ SABOTAGES = (
         "takes a file under another name for another batch",
         (
             (
-                "registration/request_body.py",
+                "registration/digests.py",
                 '        digest = self._ledger.digest_stream("batch")\n',
                 '        digest = self._ledger.digest_stream("batch")\n'
                 "        digest.update(self._chunks.__self__.name.encode())\n",

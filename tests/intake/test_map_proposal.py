@@ -16,7 +16,7 @@ from batchpay.intake.maps.draft import Choice, Draft, Entry, Question
 from batchpay.intake.maps.evidence import amounts, dates
 from batchpay.intake.maps.map_file import mapping_of
 from batchpay.intake.maps.proposal import finished, propose
-from batchpay.intake.maps.words import NAMES, column_called, folded, ours_for
+from batchpay.intake.maps.words import NAMES, column_called, name_key, ours_for
 
 ROUTING = ["021000021", "011000015", "021000322"]
 ACCOUNTS = ["11391039", "483110589481", "0009988"]
@@ -269,12 +269,12 @@ def test_a_slip_in_a_name_is_a_question() -> None:
     assert asked(draft)["achNameOnCheck"].choices[0].text == "Vendor Nmae (a name like it, 3 of 3 cells hold letters)"
 
 
-def test_names_stand_once_and_are_folded() -> None:
+def test_names_stand_once() -> None:
     """No name means two columns, whatever its case, blanks and signs."""
     assert len(NAMES) == len(set(NAMES))
     assert column_called("ROUTING  #") == ("achRoutingNumber", True)
     assert column_called("Balance") is None and column_called("Memo") is None
-    assert folded("Acct. #") == "acctno"
+    assert name_key("Acct. #") == "acctno"
     assert ours_for("achDepositType", "Business Checking") == "CHECKING" and ours_for("achDepositType", "C") is None
 
 

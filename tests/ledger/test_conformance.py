@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from batchpay.errors import BatchHeld, BatchpayError, LedgerDamaged, LedgerNotUsable, WrongUse
-from batchpay.ledger.columns import Lookup, PackedTexts, RejectedColumns, SamePayment
+from batchpay.ledger.columns import Lookup, PackedTexts, RejectedColumns
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
 from batchpay.ledger.records import Decision, RejectedRow
 from batchpay.outcome import Answer
-from batchpay.payment import Environment, State, Totals
+from batchpay.payment import Environment, SamePayment, State, Totals
 from tests.ledger.batches import (
     ACCEPTED,
     CANARY,

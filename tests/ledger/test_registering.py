@@ -10,9 +10,9 @@ import pytest
 
 from batchpay.errors import BatchpayError
 from batchpay.ledger import writing_aside
-from batchpay.ledger.columns import Lookup, SamePayment
+from batchpay.ledger.columns import Lookup
 from batchpay.ledger.contract import Ledger
-from batchpay.payment import Environment, State
+from batchpay.payment import Environment, SamePayment, State
 from tests.ledger.batches import columns, new_batch, register, rejected, release, states
 
 

@@ -15,10 +15,9 @@ import polars as pl
 import pytest
 
 from batchpay.errors import LedgerOlder
-from batchpay.ledger.columns import SamePayment
 from batchpay.ledger.open import bring_up_to_date, open_ledger
-from batchpay.payment import Environment
-from batchpay.registration.request_body import lookup_columns
+from batchpay.payment import Environment, SamePayment
+from batchpay.registration.digests import lookup_columns
 from batchpay.schemas.columns import COLUMNS
 from batchpay.settings import LedgerSettings
 

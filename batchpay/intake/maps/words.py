@@ -86,25 +86,25 @@ COMBINED = "achAccountType"
 """What a column with `Personal Checking` and `Business Checking` also says, besides achDepositType."""
 
 
-def folded(text: str) -> str:
+def name_key(text: str) -> str:
     """Return a name or a word without case, blanks and punctuation; a final number sign, however written, is `no`."""
     return re.sub("(?:number|num|nbr|nr)$", "no", letters_of(text.replace("#", " no ")))
 
 
-_BY_NAME = {folded(name): target for target, names in HEADERS.items() for name in names.split("|")}
-_BY_NAME |= {folded(name): name for name in COLUMNS}
+_BY_NAME = {name_key(name): target for target, names in HEADERS.items() for name in names.split("|")}
+_BY_NAME |= {name_key(name): name for name in COLUMNS}
 NAMES = tuple(dict.fromkeys(letters_of(name) for names in HEADERS.values() for name in names.split("|")))
 """All known column names: by them a header is found below title rows."""
 _OURS_BY_WORD = {
     target: {word: ours for ours, words in lists.items() for word in words.split()} for target, lists in _WORDS.items()
 }
-_OURS_BY_WORD["billingState"] = {folded(name): code for code, name in STATE_NAMES.items()}
-_OURS_BY_WORD["billingCountry"] |= {folded(name): code for code, name in COUNTRY_NAMES.items()}
+_OURS_BY_WORD["billingState"] = {name_key(name): code for code, name in STATE_NAMES.items()}
+_OURS_BY_WORD["billingCountry"] |= {name_key(name): code for code, name in COUNTRY_NAMES.items()}
 
 
 def column_called(name: str) -> tuple[str, bool] | None:
     """Return our column that a name means, and whether exactly; None for a name that resembles none."""
-    key = folded(name)
+    key = name_key(name)
     if key in _BY_NAME:
         return _BY_NAME[key], True
     close = difflib.get_close_matches(key, _BY_NAME, n=1, cutoff=_FUZZY) if len(key) > 3 else []
@@ -116,4 +116,4 @@ def ours_for(target: str, word: str) -> str | None:
     if word in CHOICES[target]:
         return word
     capitals = word.strip().upper()
-    return capitals if capitals in CHOICES[target] else _OURS_BY_WORD.get(target, {}).get(folded(word))
+    return capitals if capitals in CHOICES[target] else _OURS_BY_WORD.get(target, {}).get(name_key(word))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from batchpay.ledger.columns import Earlier, Lookup, SamePayment
+from batchpay.ledger.columns import Earlier, Lookup
 from batchpay.ledger.encoding import to_datetime, to_ms
 from batchpay.ledger.fingerprints import lookup_keys
 from batchpay.ledger.postgres import statements as sql
@@ -14,7 +14,7 @@ from batchpay.ledger.postgres.reading import signed, unsigned
 from batchpay.ledger.postgres.store import Store
 from batchpay.ledger.reading import summed_up
 from batchpay.ledger.records import PayeeFacts
-from batchpay.payment import Environment
+from batchpay.payment import Environment, SamePayment
 from batchpay.text import place_of, place_word
 
 _NEVER_MS = 1 << 62

@@ -7,8 +7,8 @@ over a whole ledger (arrival_statements.py). Values are always parameters; every
 
 from __future__ import annotations
 
-from batchpay.ledger.columns import SamePayment
 from batchpay.ledger.states import ACCEPTED, OPEN, PENDING, REJECTED, SENDING
+from batchpay.payment import SamePayment
 
 _OPEN = ", ".join(map(str, OPEN))
 _COUNTED = ", ".join(map(str, (*OPEN, ACCEPTED)))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from batchpay.ledger.columns import Earlier, Lookup, SamePayment
+from batchpay.ledger.columns import Earlier, Lookup
 from batchpay.ledger.encoding import ROW_MASK, ROWS_BITS, to_datetime, to_ms
 from batchpay.ledger.fingerprints import lookup_keys
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.states import ACCEPTED, OPEN
-from batchpay.payment import Environment
+from batchpay.payment import Environment, SamePayment
 from batchpay.text import place_of, place_word
 
 _OPEN = ", ".join(map(str, OPEN))
