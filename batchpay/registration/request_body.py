@@ -54,7 +54,8 @@ def texts_of(frame: pl.DataFrame, carried: Sequence[str], form: RequestForm) -> 
     Rows passed every rule; all known columns are there as text. `carried` are the file's columns that are not known.
     """
     noted = [CORRECTED] if CORRECTED in frame.columns else []
-    escaped = _escape(_stamp_invoices(frame, form), (*COLUMNS, *noted, *carried))
+    stamped = _hide_account(_stamp_invoices(frame, form), carried)
+    escaped = _escape(stamped, (*COLUMNS, *noted, *carried))
     return escaped.select(body=_body(escaped, form), details=_details(_filled(escaped), tuple(carried)))
 
 
@@ -70,6 +71,19 @@ def _stamp_invoices(frame: pl.DataFrame, form: RequestForm) -> pl.DataFrame:
         return frame
     stamp = pl.concat_str(pl.lit(form.stamp), pl.col("_row").cast(pl.String))
     return frame.with_columns(pl.col("invoiceNumber").fill_null(stamp))
+
+
+def _hide_account(frame: pl.DataFrame, carried: Sequence[str]) -> pl.DataFrame:
+    """Mask the row's own account number where a column of the file's own repeats it: results show its last four.
+
+    One of four characters or fewer is left: it may be any number.
+    """
+    account = pl.col("achAccountNumber")
+    found = [name for name in carried if frame.select(pl.col(name).str.contains(account, literal=True).any()).item()]
+    if not found:
+        return frame
+    without = pl.col(found).str.split(account).list.join(checks.masked(account))
+    return frame.with_columns(pl.when(account.str.len_chars() > 4).then(without).otherwise(pl.col(found)))
 
 
 def _escape(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:

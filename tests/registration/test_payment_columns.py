@@ -148,6 +148,20 @@ def test_details_hold_what_results_show(monkeypatch: pytest.MonkeyPatch) -> None
     assert [one["account"] for one in details] == [f"****{text[-4:] if len(text) > 4 else ''}" for text in accounts]
 
 
+def test_an_account_number_that_another_column_repeats_is_masked() -> None:
+    """CONTRACT.md: no account number in results. A file's own column may have it once more, alone or among words."""
+    row = odd_rows()[0] | {"achAccountNumber": "0012345678"}
+    memo = ["0012345678", 'old: 0012345678/0012345678"', "12345678", None]
+    short = row | {"achAccountNumber": "1234"}
+    frame = frame_of([row, row, row, row, short], memo=[*memo, "1234 pieces"], other=["a"] * 5)
+    form = RequestForm(None, agreement_as_letter=False, emails_node="emails")
+    (columns,) = built(frame, form, ["memo", "other"])
+    carried = [json.loads(text)["carried"] for text in columns.details.each()]
+    assert carried == [
+        ["****5678", "a"], ['old: ****5678/****5678"', "a"], ["12345678", "a"], [None, "a"], ["1234 pieces", "a"],
+    ]  # fmt: skip
+
+
 def test_canonical_text_is_every_cell_of_every_row() -> None:
     """Cells end in 0x1F, rows in 0x1E, a blank cell is a NUL: the batch digest of every ledger rests on it."""
     rows = odd_rows()
