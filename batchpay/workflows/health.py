@@ -138,7 +138,8 @@ def _set_aside(ledger: Ledger, batches: Sequence[BatchSummary]) -> dict[str, int
     for batch in batches:
         if batch.by_state[State.SENDING].rows and not ledger.is_held(batch.digest):
             now = ledger.find(batch.batch)  # a run may have ended since
-            if answered := now.by_state[State.SENDING].rows - len(ledger.abandoned(now)):
+            answered = now.by_state[State.SENDING].rows - len(ledger.abandoned(now))
+            if answered and not ledger.is_held(batch.digest):  # nor has one begun, for which no row is abandoned
                 found[batch.batch] = answered
     return found
 

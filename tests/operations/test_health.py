@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.records import BatchSummary, LedgerRow
 from batchpay.operations import health as checks
 from batchpay.operations.health import banking_time
 from batchpay.operations.last_call import LastCall, last_call_path, read_last_call, write_last_call
@@ -83,6 +87,28 @@ def test_answers_that_were_set_aside_are_told_until_a_run_has_taken_them_in(sett
         with ledger.lock(ledger.find(name).digest):
             ledger.start(name, "ada").finish(None)
         assert "answers" not in found(settings)
+
+
+def test_a_run_that_begins_meanwhile_sets_no_answer_aside(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of a killed run, and the next one begins between two looks: health said that answers were set aside."""
+    with ledger_in(tmp_path) as ledger, ExitStack() as running:
+        name = add_batch(ledger, [Planned(1), Planned(2, State.SENDING)])
+        digest, abandoned = ledger.find(name).digest, type(ledger).abandoned
+        looks, last = count(1), 0
+
+        def begun(self: Ledger, batch: BatchSummary) -> list[LedgerRow]:
+            if next(looks) == last:
+                running.enter_context(ledger.lock(digest))
+            return abandoned(self, batch)
+
+        monkeypatch.setattr(type(ledger), "abandoned", begun)
+        assert found(settings)["doubts"].exit_code == 7
+        looks, last = count(1), next(looks) - 1
+        told = found(settings)
+        assert ledger.is_held(digest)
+        assert "answers" not in told
 
 
 def test_debits_and_credits_are_not_added_up(settings: Settings, tmp_path: Path) -> None:
