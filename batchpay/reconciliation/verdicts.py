@@ -13,6 +13,7 @@ from batchpay.ledger.records import BatchSummary, Decision, LedgerRow
 from batchpay.payment import State, Totals, format_cents
 from batchpay.reconciliation.masked_rows import BY_MASK
 from batchpay.reconciliation.matching import BY_AMOUNT, Matching
+from batchpay.reconciliation.references import key_of
 from batchpay.reconciliation.statement import Export, ExportLine, ReportedStatus
 from batchpay.summary import SENDABLE
 from batchpay.text import instant, place_of, place_word, totals_json
@@ -224,15 +225,12 @@ def _conclusion(row: LedgerRow, lines: Sequence[ExportLine]) -> tuple[State | No
     """Return the state that the export proves for a row in doubt, or None where a person decides; and the reason.
 
     A person decides about a payment that came back or went the other way; also about a line that has no number in
-    common with the row, and about one dated in the future.
+    common with the row, and about one dated in the future. Of a row that was sent several times, fewer refusals may be
+    about the earlier times: the last one may have been paid.
     """
     line = lines[0]
-    if line.is_ahead:
-        return None, f"the line is dated {line.date_text}, which is still to come"
-    if line.found_by == BY_MASK:
-        return None, "only a part of the row's reference is known: it fits, and so do amount and date"
-    if line.found_by == BY_AMOUNT:
-        return None, "only amount, account and date match this line"
+    if (problem := _proves_nothing(line)) is not None:
+        return None, problem
     if line.came_back and line.standing is ReportedStatus.ACCEPTED:
         return None, "the line has the opposite direction: the money came back"
     if line.standing is ReportedStatus.ACCEPTED and any(other.came_back for other in lines):
@@ -250,10 +248,25 @@ def _conclusion(row: LedgerRow, lines: Sequence[ExportLine]) -> tuple[State | No
     if line.standing is ReportedStatus.ACCEPTED:
         return State.ACCEPTED, f"{line.status_text or 'listed'} there"
     if line.standing is ReportedStatus.DECLINED:
+        refusals = {key_of(one.reference) or one.line for one in lines if one.standing is ReportedStatus.DECLINED}
+        if len(refusals) < row.attempts:
+            often = f"the row was sent {row.attempts} times, and this may be about an earlier one"
+            return None, f"{line.status_text or 'listed'} there, but {often}"
         return State.DECLINED, f"{line.status_text or 'listed'} there"
     if line.status_text:
         return None, f"the status there, {line.status_text}, is neither accepted nor declined (see --map, [status])"
     return None, "the export has no status for it (see --map, status.missing)"
+
+
+def _proves_nothing(line: ExportLine) -> str | None:
+    """Return why a line proves nothing about a row in doubt, whatever it says became of the payment."""
+    if line.is_ahead:
+        return f"the line is dated {line.date_text}, which is still to come"
+    if line.found_by == BY_MASK:
+        return "only a part of the row's reference is known: it fits, and so do amount and date"
+    if line.found_by == BY_AMOUNT:
+        return "only amount, account and date match this line"
+    return None
 
 
 def _ours(row: LedgerRow) -> list[str | None]:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.model import clock
-from tests.model.actions import SHAPES, WRONG_CASE, chosen, corrected, make, options_of, prepare, send, settle
-from tests.model.business import Row
+from tests.model.actions import SHAPES, WRONG_CASE, chosen, corrected, go_on, make, options_of, prepare, send, settle
+from tests.model.business import Batch, Row
 from tests.model.command import Call, Done, run_here
 from tests.model.files import read_table, write_file
 from tests.model.world import Command, File, Violation, World
@@ -162,7 +162,10 @@ def full_output(world: World, a: int, b: int, c: int) -> None:
 
 
 def reconcile(world: World, a: int, b: int, c: int) -> None:
-    """Settle by an export: a true one, last month's, one of returned payments, or one of another batch's lines."""
+    """Settle by an export: a true one, last month's, one of returned payments, or one of other payments' lines.
+
+    The lines of earlier attempts are refusals of rows that a person had sent again since.
+    """
     doubtful = [one for one in world.batches.values() if one.doubts and not one.lost and one.live == world.live]
     if world.forbidden or world.window_open or world.approvals:
         return
@@ -175,6 +178,9 @@ def reconcile(world: World, a: int, b: int, c: int) -> None:
     batch = chosen(doubtful, a)
     if batch is None:
         return
+    kind = ("true", "last month's", "returned", "pending", "another row's", "an earlier attempt's")[b % 6]
+    if kind == "an earlier attempt's":
+        _send_again(world, batch)
     arrived = {one.payment: one for one in world.gateway.arrivals if not one.void and one.live == batch.live}
     answered = [one for one in world.gateway.arrivals if one.answer == "success" and one.live == batch.live]
     accepted = {
@@ -185,7 +191,6 @@ def reconcile(world: World, a: int, b: int, c: int) -> None:
     } - {number for number, state in batch.states.items() if state == "in_doubt"}
     # The program knows the references that it was given: none whose answer was lost, or that a restore removed.
     known = [one.reference for one in answered if one.payment in accepted]
-    kind = ("true", "last month's", "returned", "pending", "another row's")[b % 5]
     other = known[0] if known else "S0"
     if other == "S0" and kind == "another row's":
         return
@@ -202,8 +207,22 @@ def reconcile(world: World, a: int, b: int, c: int) -> None:
     table = {line["row"]: line for line in read_table(_results_of(world, batch.name))}
     if kind != "true" and any(table[str(number)]["state"] == "accepted" for number in settled):
         raise Violation(f"rows {settled} of batch {batch.name} are accepted by {kind} lines")
+    if kind == "an earlier attempt's" and settled:
+        raise Violation(f"rows {settled} of batch {batch.name} are settled by {kind} lines")
     for number in settled:
         settle(world, batch, batch.rows[number - 1].number, table[str(number)]["state"])
+
+
+def _send_again(world: World, batch: Batch) -> None:
+    """A person has every row in doubt sent again; the first of them is not answered this time either."""
+    for place, row in enumerate(batch.rows, start=1):
+        if batch.states.get(row.number) == "in_doubt":
+            done = world.run("resolve", batch.name, "--row", str(place), "--decision", "send again", "--reason",
+                             "refused", "--name", "Grace", "--yes", "--json")  # fmt: skip
+            if done.code in (0, 7) and "settled" in done.json:
+                settle(world, batch, row.number, "send again")
+    world.gateway.answers = ["none"]
+    go_on(world, batch, stale=True)
 
 
 def _results_of(world: World, name: str) -> Path:
@@ -214,7 +233,7 @@ def _results_of(world: World, name: str) -> Path:
 
 def _line(row: Row, invoice: str, kind: str, other: str) -> str:
     day = clock.now(datetime.UTC).date() - datetime.timedelta(days=30 if kind == "last month's" else 0)
-    status = {"returned": "Returned", "pending": "Pending"}.get(kind, "Settled")
+    status = {"returned": "Returned", "pending": "Pending", "an earlier attempt's": "Declined"}.get(kind, "Settled")
     cents = row.repaired.cents or 0
     amount = f"{cents // 100}.{cents % 100:02d}"
     reference = other if kind == "another row's" else f"S{row.number}"

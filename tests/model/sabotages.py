@@ -213,6 +213,11 @@ DEFECTS = (
         (("reconciliation/matching.py", "    return in_time and not is_elsewhere\n", "    return not is_elsewhere\n"),),
     ),
     Defect(
+        "B8 the refusal of an earlier attempt settles the last one",
+        "reconcile:0:5:0",
+        (("reconciliation/verdicts.py", "        if len(refusals) < row.attempts:\n", "        if not refusals:\n"),),
+    ),
+    Defect(
         "B8 a returned payment counts as paid",
         "reconcile:0:2:0",
         (

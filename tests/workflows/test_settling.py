@@ -165,6 +165,29 @@ def test_an_export_settles_what_a_killed_run_was_sending(desk: Desk) -> None:
     assert states(desk, killed) == [State.ACCEPTED]
 
 
+@pytest.mark.parametrize(
+    ("lines", "settled"),
+    [
+        (["TX-2 Declined"], State.IN_DOUBT),
+        (["TX-2 Declined", "TX-2 Declined"], State.IN_DOUBT),
+        (["TX-2 Declined", "TX-9 Declined"], State.DECLINED),
+        (["TX-2 Declined", "TX-9 Settled"], State.ACCEPTED),
+    ],
+)
+def test_a_refusal_of_an_earlier_attempt_says_nothing_about_the_last(
+    desk: Desk, batch: str, lines: list[str], settled: State
+) -> None:
+    """Refused, sent again, paid, and the answer lost: the first line settled it as declined, and it was paid again."""
+    settle(batch, [RowDecision(2, "send again")], Person(), desk.settings, ANN)
+    desk.answer = lambda reference: IN_DOUBT
+    desk.resume(batch)
+    export, today = desk.folder / "export.csv", datetime.now(UTC).date().isoformat()
+    rows = [f"{line.split()[0]},A-2,10.00,{today},{line.split()[1]}" for line in lines]
+    export.write_text("\n".join(["Transaction ID,Invoice Number,Amount,Date,Status", *rows]) + "\n")
+    reconcile(batch, ReconcileRequest(str(export), output=str(desk.folder / "out.csv")), desk.settings, ANN, Reader())
+    assert states(desk, batch)[1] is settled
+
+
 @pytest.mark.parametrize(("days", "shown"), [(5, [(1, False)]), (6, [])])
 def test_the_page_searches_lines_as_many_days_as_the_command(desk: Desk, days: int, shown: list[object]) -> None:
     """It uses the default: a line that one shows next to a row by its amount the other shows as well."""
