@@ -33,8 +33,13 @@ _Key = tuple[int, str]
 class _Candidate:
     row: int
     cents: int
-    doubt_since: date | None = None
-    """The day on which a row in doubt was sent; None for other rows."""
+    since: date | None
+    """The day on which the row was sent; if it never was, as far as the ledger knows, that of its registration."""
+    is_in_doubt: bool
+
+    def comes_after(self, line: ExportLine) -> bool:
+        """Whether a line is too old to be about the row."""
+        return line.on is not None and self.since is not None and (line.on - self.since).days < -DAYS_BEFORE
 
 
 @dataclass(slots=True)
@@ -171,20 +176,21 @@ def _by_numbers(
 ) -> None:
     """Match by reference, then by invoice number what no reference claimed.
 
-    A row in doubt is proven by an invoice number only if the line's date fits and no other batch has the same invoice
-    number and amount: last month's payment of the same bill proves nothing. Nor does a reference of two batches, or a
-    line whose reference may be the masked one of another row.
+    An invoice number says nothing about a row that was sent after the line: last month's payment of the same bill is
+    another one. A row in doubt is proven by it only if the line has a date and no other batch has the same invoice
+    number and amount. Nor does a reference of two batches, or a line whose reference may be the masked one of another
+    row, prove anything.
     """
     wanted = {"reference": _index(lines, "reference"), "invoice": _index(lines, "invoice")}
     rows: dict[str, defaultdict[str, list[_Candidate]]] = {kind: defaultdict(list) for kind in wanted}
     for row in ledger.rows(batch.batch):
         for kind, number in _numbers(row).items():
             if number in wanted[kind]:
-                since = day_of(row) if row.state in (State.IN_DOUBT, State.SENDING) else None
-                rows[kind][number].append(_Candidate(row.row, row.amount_cents, since))
-    doubtful = {
-        (number, one.cents) for number, found in rows["invoice"].items() for one in found if one.doubt_since is not None
-    }
+                doubt = row.state in (State.IN_DOUBT, State.SENDING)
+                # A restored ledger does not know when a row in doubt was sent: not before its batch was registered.
+                since = day_of(row) or (batch.registered_at.astimezone(UTC).date() if doubt else None)
+                rows[kind][number].append(_Candidate(row.row, row.amount_cents, since, doubt))
+    doubtful = {(number, one.cents) for number, found in rows["invoice"].items() for one in found if one.is_in_doubt}
     elsewhere = _invoices_of_other_batches(ledger, batch, doubtful)
     taken: set[int] = set()
     for kind, found in rows.items():
@@ -193,23 +199,24 @@ def _by_numbers(
             free = [line for line in wanted[kind][number] if line.row is None and not line.other_batch]
             if kind == "invoice":
                 free = [line for line in free if not line.is_owned]
+                free = [line for line in free if not all(one.comes_after(line) for one in candidates)]
             for line, one in _pair(free, candidates, taken):
+                if kind == "invoice" and one.comes_after(line):
+                    continue
                 is_elsewhere = (number, one.cents) in elsewhere or purged.may_own(line)
                 is_elsewhere = is_elsewhere or masked.may_be_anothers(line, one.row)
-                if one.doubt_since and not _proves(kind, line, one, is_elsewhere):
+                if one.is_in_doubt and not _proves(kind, line, is_elsewhere):
                     continue
                 line.row, line.found_by = one.row, kind
                 claimed.add(one.row)
         taken |= claimed
 
 
-def _proves(kind: str, line: ExportLine, doubt: _Candidate, is_elsewhere: bool) -> bool:
+def _proves(kind: str, line: ExportLine, is_elsewhere: bool) -> bool:
     """Whether a line with the reference or the invoice number of a row in doubt can only be about that row."""
     if kind == "reference":
         return not line.is_shared and not is_masked(line.reference)
-    assert doubt.doubt_since is not None
-    in_time = line.on is not None and (line.on - doubt.doubt_since).days >= -DAYS_BEFORE
-    return in_time and not is_elsewhere
+    return line.on is not None and not is_elsewhere
 
 
 def _invoices_of_other_batches(
@@ -248,7 +255,7 @@ def _pair(
 ) -> list[tuple[ExportLine, _Candidate]]:
     """Pair the lines and rows of one number. A single row gets all its lines, even several.
 
-    Where rows that look the same are in doubt, lines that contradict each other belong to none.
+    Where rows that look the same are in doubt, lines that contradict each other, or have no date, belong to none.
     """
     if len(candidates) == 1:
         return [(line, candidates[0]) for line in lines]
@@ -257,8 +264,8 @@ def _pair(
     for cents in {candidate.cents for candidate in free}:
         alike = [candidate for candidate in free if candidate.cents == cents]
         there = [line for line in lines if abs(line.cents or 0) == cents]
-        doubtful = any(candidate.doubt_since for candidate in alike)
-        if len(alike) == len(there) and not (doubtful and len({line.standing for line in there}) > 1):
+        unclear = len({line.standing for line in there}) > 1 or any(line.on is None for line in there)
+        if len(alike) == len(there) and not (unclear and any(candidate.is_in_doubt for candidate in alike)):
             pairs += zip(there, alike, strict=True)
     return pairs
 

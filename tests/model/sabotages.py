@@ -210,7 +210,24 @@ DEFECTS = (
     Defect(
         "B8 last month's line settles a row in doubt",
         "reconcile:0:1:0",
-        (("reconciliation/matching.py", "    return in_time and not is_elsewhere\n", "    return not is_elsewhere\n"),),
+        (
+            (
+                "reconciliation/matching.py",
+                "return line.on is not None and self.since is not None and (",
+                "return line.on is None and self.since is not None and (",
+            ),
+        ),
+    ),
+    Defect(
+        "B8 last month's line settles a row in doubt of a restored ledger",
+        "make:1:2:0 submit:0:6:0 back_up:0:0:0 submit:0:0:0 bring_back:0:0:0 accept:0:0:0 settle_window:0:0:0 reconcile:0:1:0",
+        (
+            (
+                "reconciliation/matching.py",
+                "day_of(row) or (batch.registered_at.astimezone(UTC).date() if doubt else None)",
+                "day_of(row)",
+            ),
+        ),
     ),
     Defect(
         "B8 the refusal of an earlier attempt settles the last one",

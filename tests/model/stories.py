@@ -50,6 +50,7 @@ STORIES: dict[str, int] = {
     "make submit? look_around": 5,
     "make submit:*:0|6 back_up make? submit bring_back accept? submit|resume": 3,
     "go_on_after_a_restore settle_window? submit": 3,
+    "make submit:*:6 back_up submit:*:0 bring_back accept settle_window reconcile": 2,
     # what is long finished is erased, and remains known
     "make:*:*:0|3 submit:*:0|6 days_pass:2|3|4 purge alter? submit": 5,
 }

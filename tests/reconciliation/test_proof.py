@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from batchpay.ledger.open import accept_witness
 from batchpay.payment import State
-from tests.reconciliation.test_reconciliation import DOUBT, held_against, today
-from tests.support.ledger_factory import Planned
+from batchpay.reconciliation.matching import match
+from batchpay.reconciliation.statement import ExportMap, read_export
+from batchpay.reconciliation.verdicts import found_doubts
+from tests.reconciliation.test_reconciliation import DOUBT, export, held_against, today
+from tests.support.ledger_factory import Planned, add_batch, ledger_in, ledger_settings
 
 ACCEPTED = {1: State.ACCEPTED}
 FOR_A_PERSON = {1: None}
@@ -101,3 +106,57 @@ def test_a_column_for_one_direction_is_a_sign(
     """A bank's Debit is money that left us; a gateway's may be the debit that we sent: one line does not tell."""
     row, header = Planned(1, State.IN_DOUBT, direction=direction), "Ref,Invoice,Debit,Credit,Date,Status"
     assert held_against(tmp_path, [row], [f"R9,INV-1,{column},TODAY,Settled"], header=header)[2] == settled
+
+
+@pytest.mark.parametrize(
+    ("invoices", "days", "settled"),
+    [
+        (["A"], [-30], {}),
+        (["A"], [-2], {}),
+        (["A"], [None], {}),
+        (["A"], [-1], ACCEPTED),
+        (["A", "A"], [0, None], {}),
+        (["A", "A"], [0, -30], {}),
+        (["A", "A"], [0, 0], {1: State.ACCEPTED, 2: State.ACCEPTED}),
+    ],
+)
+def test_a_line_from_before_a_batch_says_nothing_of_it_in_a_restored_ledger(
+    tmp_path: Path, invoices: list[str], days: list[int | None], settled: dict[int, State | None]
+) -> None:
+    """It does not know when its rows in doubt were sent: last month's line, or one without a date, settled them."""
+    with ledger_in(tmp_path) as ledger:
+        rows = [Planned(row, State.PENDING, invoice=invoice) for row, invoice in enumerate(invoices, start=1)]
+        name = add_batch(ledger, rows)
+    state = Path(ledger_settings(tmp_path).url).parent
+    shutil.copytree(state, tmp_path / "kept")
+    with ledger_in(tmp_path) as ledger:
+        add_batch(ledger, [Planned(1, invoice="B")], file="later.csv")
+    shutil.rmtree(state)
+    (tmp_path / "kept").rename(state)
+    accept_witness(ledger_settings(tmp_path), "Kim", "the disk failed")
+    dates = ["" if one is None else (today() + timedelta(days=one)).isoformat() for one in days]
+    lines = [f"R{number},A,12.50,{day},,Settled" for number, day in enumerate(dates)]
+    read = read_export(export(tmp_path / "export.csv", lines), ExportMap())
+    with ledger_in(tmp_path) as ledger:
+        batch = ledger.find(name)
+        found = list(found_doubts(ledger, batch, match(ledger, batch, read.lines, 5)))
+    assert {doubt.row.row: doubt.decision and doubt.decision.state for doubt in found} == settled
+
+
+@pytest.mark.parametrize("days", [-30, -2, -1, 0, 30])
+@pytest.mark.parametrize("state", [State.ACCEPTED, State.DECLINED])
+def test_last_months_line_of_the_same_bill_is_not_this_months(tmp_path: Path, state: State, days: int) -> None:
+    """The rent has one number every month: against last month's export this month's batch was matched, to the cent."""
+    day, word = (today() + timedelta(days=days)).isoformat(), "Settled" if state is State.ACCEPTED else "Declined"
+    result, verdicts, _ = held_against(tmp_path, [Planned(1, state)], [f"R9,INV-1,12.50,{day},x6789,{word}"])
+    without = "missing there" if state is State.ACCEPTED else "not sent or declined"
+    expected = {"1": "matched"} if days >= -1 else {"1": without, "there 2": "unknown here"}
+    assert (verdicts, result.exit_code) == (expected, 0 if days >= -1 else 3)
+
+
+def test_of_two_rows_with_one_number_none_is_settled_by_last_months_line(tmp_path: Path) -> None:
+    """The line of now may be about the accepted one."""
+    rows = [Planned(1, invoice="A"), Planned(2, State.IN_DOUBT, invoice="A")]
+    last_month = (today() - timedelta(days=30)).isoformat()
+    lines = [f"R8,A,12.50,{last_month},x6789,Settled", "R9,A,12.50,TODAY,x6789,Settled"]
+    assert held_against(tmp_path, rows, lines)[2] == {}
