@@ -90,8 +90,43 @@ def match(
                     for line in found:
                         line.came_back = line.came_back or not _same_direction(line, row)
                 found.sort(key=lambda line: _rank(line, row.amount_cents))
+    _note_shared_references(matching)
     _note_unclear_signs(ledger, batch, matching)
+    _note_other_accounts(ledger, batch, matching)
     return matching
+
+
+def _note_shared_references(matching: Matching) -> None:
+    """Mark lines of several rows that have one reference: one payment, listed twice, proves one row."""
+    rows_of: defaultdict[str, set[int | None]] = defaultdict(set)
+    matched = [line for found in matching.by_row.values() for line in found if key_of(line.reference)]
+    for line in matched:
+        rows_of[key_of(line.reference)].add(line.row)
+    for line in matched:
+        line.is_shared = line.is_shared or len(rows_of[key_of(line.reference)]) > 1
+
+
+def _note_other_accounts(ledger: Ledger, batch: BatchSummary, matching: Matching) -> None:
+    """Mark lines of rows in doubt with another account than the row's.
+
+    Not where the export has other accounts in every line: they may be our own. A row that is not in doubt shows that.
+    """
+    if not any(line.row is not None and line.last_four for line in matching.lines):
+        return
+    has_ours = has_others = False
+    differing: list[ExportLine] = []
+    for row in ledger.rows(batch.batch):
+        for line in matching.by_row.get(row.row, ()):
+            if not line.last_four or not row.last_four.isdecimal() or line.found_by == BY_AMOUNT:
+                continue
+            if line.last_four == row.last_four.zfill(len(line.last_four)):
+                has_ours = True
+            elif row.state is State.IN_DOUBT:
+                differing.append(line)
+            else:
+                has_others = True
+    for line in differing:
+        line.is_other_account = has_ours or not has_others
 
 
 def _note_unclear_signs(ledger: Ledger, batch: BatchSummary, matching: Matching) -> None:

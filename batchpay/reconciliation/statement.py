@@ -109,7 +109,7 @@ class ExportLine:
     is_owned: bool = False
     """Whether the ledger knows the line's reference from a row."""
     is_shared: bool = False
-    """Whether rows of this batch and of another one have the line's reference: no proof for a row in doubt."""
+    """Whether another row, here or in another batch, has the line's reference too: no proof for a row in doubt."""
     is_perhaps: bool = False
     """Whether the line may be about a row whose reference is masked, and others would fit as well."""
     came_back: bool = False
@@ -118,6 +118,8 @@ class ExportLine:
     """Whether the amount has a sign, or a column for one direction; otherwise it says nothing about the direction."""
     is_sign_unclear: bool = False
     """Whether the direction is not the row's, and no other row shows how this export writes signs."""
+    is_other_account: bool = False
+    """Whether the account is not the row's, and no other row shows that this export has other accounts in it."""
     is_ahead: bool = False
     """Whether the line is dated after today: it proves nothing yet."""
 

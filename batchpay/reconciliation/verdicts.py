@@ -229,7 +229,7 @@ def _conclusion(row: LedgerRow, lines: Sequence[ExportLine]) -> tuple[State | No
     about the earlier times: the last one may have been paid.
     """
     line = lines[0]
-    if (problem := _proves_nothing(line)) is not None:
+    if (problem := _proves_nothing(line, row)) is not None:
         return None, problem
     if line.came_back and line.standing is ReportedStatus.ACCEPTED:
         return None, "the line has the opposite direction: the money came back"
@@ -258,7 +258,7 @@ def _conclusion(row: LedgerRow, lines: Sequence[ExportLine]) -> tuple[State | No
     return None, "the export has no status for it (see --map, status.missing)"
 
 
-def _proves_nothing(line: ExportLine) -> str | None:
+def _proves_nothing(line: ExportLine, row: LedgerRow) -> str | None:
     """Return why a line proves nothing about a row in doubt, whatever it says became of the payment."""
     if line.is_ahead:
         return f"the line is dated {line.date_text}, which is still to come"
@@ -266,6 +266,10 @@ def _proves_nothing(line: ExportLine) -> str | None:
         return "only a part of the row's reference is known: it fits, and so do amount and date"
     if line.found_by == BY_AMOUNT:
         return "only amount, account and date match this line"
+    if line.is_shared:
+        return f"a line of another row has reference {line.reference} too: one payment proves one row"
+    if line.is_other_account:
+        return f"the accounts differ: ****{row.last_four} here, ****{line.last_four} there"
     return None
 
 

@@ -160,3 +160,49 @@ def test_of_two_rows_with_one_number_none_is_settled_by_last_months_line(tmp_pat
     last_month = (today() - timedelta(days=30)).isoformat()
     lines = [f"R8,A,12.50,{last_month},x6789,Settled", "R9,A,12.50,TODAY,x6789,Settled"]
     assert held_against(tmp_path, rows, lines)[2] == {}
+
+
+@pytest.mark.parametrize("other", [State.IN_DOUBT, State.ACCEPTED])
+@pytest.mark.parametrize("invoice", ["A", "B"])
+@pytest.mark.parametrize(("reference", "is_proof"), [("R9", False), ("0r9", False), ("R8", True), ("", True)])
+def test_one_payment_that_is_listed_twice_proves_one_row(
+    tmp_path: Path, other: State, invoice: str, reference: str, is_proof: bool
+) -> None:
+    """Two rows of one invoice and one payment that is listed twice, as sent and as settled: both were accepted."""
+    rows = [Planned(1, State.IN_DOUBT, invoice="A"), Planned(2, other, invoice=invoice)]
+    lines = ["R9,A,12.50,TODAY,x6789,Settled", f"{reference},{invoice},12.50,TODAY,x6789,Settled"]
+    settled = held_against(tmp_path, rows, lines)[2]
+    assert set(settled.values()) == {State.ACCEPTED if is_proof else None}
+    assert settled.keys() == ({1, 2} if other is State.IN_DOUBT else {1})
+
+
+@pytest.mark.parametrize(
+    ("other", "line", "settled"),
+    [
+        (Planned(2, reference="R2"), "R2,INV-2,12.50,TODAY,x6789,Settled", FOR_A_PERSON),
+        (Planned(2, reference="R2"), "R2,INV-2,12.50,TODAY,x1111,Settled", ACCEPTED),
+        (Planned(2, State.DECLINED), "R2,INV-2,12.50,TODAY,x1111,Declined", ACCEPTED),
+        (Planned(2, last_four="0001"), ",,12.50,TODAY,x0001,Settled", FOR_A_PERSON),
+        (Planned(2), "R3,INV-3,12.50,TODAY,x1111,Settled", FOR_A_PERSON),
+    ],
+    ids=["the payees' accounts", "our own account", "our own, of a declined row", "only looks like a row", "unknown"],
+)
+def test_another_account_is_another_payment(
+    tmp_path: Path, other: Planned, line: str, settled: dict[int, State | None]
+) -> None:
+    """A shop paid someone else under the same number: that settled the row, although the accounts differed.
+
+    An export may have our own account in every line. Another row, found by its number, shows that.
+    """
+    lines = ["R9,INV-1,12.50,TODAY,x1111,Settled", line]
+    assert held_against(tmp_path, [DOUBT, other], lines)[2] == settled
+    (tmp_path / "same").mkdir()
+    lines = ["R9,INV-1,12.50,TODAY,x6789,Settled", line]
+    assert held_against(tmp_path / "same", [DOUBT, other], lines)[2] == ACCEPTED
+
+
+@pytest.mark.parametrize(("here", "there"), [("12", "0012"), ("AB12", "0012"), ("6789", "")])
+def test_an_account_that_can_not_be_compared_is_no_other(tmp_path: Path, here: str, there: str) -> None:
+    """A short account, one with letters, and a line that shows none."""
+    row = Planned(1, State.IN_DOUBT, last_four=here)
+    assert held_against(tmp_path, [row], [f"R9,INV-1,12.50,TODAY,{there},Settled"])[2] == ACCEPTED
