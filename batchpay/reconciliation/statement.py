@@ -71,7 +71,17 @@ UNDER_WAY_WORDS = frozenset({
     "received", "initiated", "transmitted", "new", "open", "created",
 })  # fmt: skip
 """Neither paid nor refused yet, as an accepted payment is for a day or two; they settle nothing."""
-_RETURN = re.compile(r"\b(r\d\d|return(s|ed)?|revers(al|ed)|void(ed)?|charge[ -]?backs?|charged back|sent back)\b")
+KIND_HEADERS = ("type", "transactiontype", "transtype", "txntype", "paymenttype", "entrytype")
+"""Headers of what a line is: a payment or, in a word of its own, a refund or a return."""
+RETURN_HEADERS = (
+    "return", "returned", "returncode", "returnreason", "returnreasoncode", "returndate", "returneddate", "returnedat",
+    "returnedon", "datereturned", "chargebackdate", "chargebackcode", "reversaldate", "refunddate", "voiddate",
+)  # fmt: skip
+"""Headers of columns that are blank unless the payment came back."""
+_NOT_RETURNED = frozenset({"", "-", "--", "0", "0.00", "n", "no", "none", "false", "n/a", "na", "null"})
+_RETURN = re.compile(
+    r"\b(r\d\d|return(s|ed)?|refund(s|ed)?|revers(al|ed)|void(ed)?|charge[ -]?backs?|charged back|sent back)\b"
+)
 """What shows within longer texts that the money came back: `Returned - R01`, `R03 no account`."""
 _PLUS = re.compile(r"\+|CR\s*$", re.IGNORECASE)
 _TOTAL = re.compile(r"((sub|grand)[ -]?)?totals?:?", re.IGNORECASE)
@@ -102,6 +112,8 @@ class ExportLine:
     last_four: str
     status_text: str
     standing: ReportedStatus
+    objection: str = ""
+    """What another column than the status says of a payment that failed or came back: its header and its text."""
     on: date | None = None
     row: int | None = None
     found_by: str = ""
@@ -122,6 +134,11 @@ class ExportLine:
     """Whether the account is not the row's, and no other row shows that this export has other accounts in it."""
     is_ahead: bool = False
     """Whether the line is dated after today: it proves nothing yet."""
+
+    @property
+    def said(self) -> str:
+        """What the line says became of the payment."""
+        return "; ".join(filter(None, (self.status_text, self.objection)))
 
     @property
     def is_word_unknown(self) -> bool:
@@ -220,6 +237,7 @@ def read_export(path: str | Path | Stream, mapping: ExportMap) -> Export:
     skipped = 0
     with closing(read_sheet(path, _only_sheet(path, mapping))) as lines:
         header, at = _find_header(path, lines, mapping)
+        further = _further_columns(header, at, mapping)
         batch_at = header.index("batch") if "batch" in header else None
         for line, cells in lines:
             if batch_at is not None and batch_at < len(cells):
@@ -227,12 +245,16 @@ def read_export(path: str | Path | Stream, mapping: ExportMap) -> Export:
             payment = _payment(line, cells, at, mapping)
             if payment is None:
                 skipped += 1
-            else:
-                payments.append(payment)
+                continue
+            payment.objection = _objection(cells, further, mapping)
+            payment.came_back = payment.came_back or bool(payment.objection)
+            payments.append(payment)
     day_first = day_comes_first(payment.date_text for payment in payments)
     for payment in payments:
         payment.on = foreign_date(payment.date_text, day_first=day_first, pattern=mapping.date_pattern)
     columns = {kind: header[index] for kind, index in at.items()}
+    if further:
+        columns["also"] = ", ".join(further)
     return Export(str(path), columns, payments, skipped, header, bool(mapping.columns), batches)
 
 
@@ -278,7 +300,7 @@ def _columns_of(cells: Sequence[str], mapping: ExportMap) -> dict[str, int] | No
     if any(name not in cells for name in mapping.columns.values()):
         return None
     at = {kind: cells.index(name) for kind, name in mapping.columns.items()}
-    plain = ["".join(character for character in cell.lower() if character.isalnum()) for cell in cells]
+    plain = [_plain(cell) for cell in cells]
     for kind, usual in USUAL_HEADERS.items():
         if kind in at or (kind in ("debit", "credit") and "amount" in at):
             continue
@@ -288,6 +310,41 @@ def _columns_of(cells: Sequence[str], mapping: ExportMap) -> dict[str, int] | No
             at[kind] = found
     has_amount = "amount" in at or {"debit", "credit"} <= at.keys()
     return at if has_amount and at.keys() & {"reference", "invoice", "last_four"} else None
+
+
+def _plain(header: str) -> str:
+    return "".join(character for character in header.lower() if character.isalnum())
+
+
+def _further_columns(header: Sequence[str], at: dict[str, int], mapping: ExportMap) -> dict[str, int]:
+    """Return the position of each other column that may say that a payment failed or came back.
+
+    A further status counts only where no map names the one that does.
+    """
+    known = (*KIND_HEADERS, *RETURN_HEADERS, *(() if "status" in mapping.columns else USUAL_HEADERS["status"]))
+    plain = [_plain(cell) for cell in header]
+    is_address = _ADDRESS.intersection(plain)
+    return {
+        header[index]: index
+        for index, name in enumerate(plain)
+        if name in known and index not in at.values() and not (name == "state" and is_address)
+    }
+
+
+def _objection(cells: Sequence[str], further: dict[str, int], mapping: ExportMap) -> str:
+    """Return what another column than the status says of a payment that failed or came back; blank if nothing."""
+    for header, index in further.items():
+        text, name = _text(cells[index]) if index < len(cells) else "", _plain(header)
+        word, standing = _folded(text), mapping.standing_of(text)
+        if name in RETURN_HEADERS:
+            objects = word not in _NOT_RETURNED
+        elif name in KIND_HEADERS or name == "state":
+            objects = standing is ReportedStatus.DECLINED or mapping.says_it_came_back(text)
+        else:
+            objects = standing is not ReportedStatus.ACCEPTED and word not in UNDER_WAY_WORDS
+        if word and objects:
+            return f"{header}: {text}"
+    return ""
 
 
 def _payment(line: int, cells: Sequence[str], at: dict[str, int], mapping: ExportMap) -> ExportLine | None:

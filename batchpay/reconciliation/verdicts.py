@@ -202,7 +202,7 @@ def _verdict(row: LedgerRow, lines: Sequence[ExportLine], is_perhaps: bool) -> t
     opposite = standing is not ReportedStatus.OTHER and standing is not _PAID_OR_NOT.get(row.state)
     unheard = row.state is not State.ACCEPTED and standing is ReportedStatus.OTHER
     if opposite or unheard:
-        return MatchStatus.STATUS_DIFFERS, f"{row.state} here, {line.status_text or line.standing} there"
+        return MatchStatus.STATUS_DIFFERS, f"{row.state} here, {line.said or line.standing} there"
     if line.is_word_unknown:
         return (
             MatchStatus.STATUS_DIFFERS,
@@ -251,8 +251,8 @@ def _conclusion(row: LedgerRow, lines: Sequence[ExportLine]) -> tuple[State | No
         refusals = {key_of(one.reference) or one.line for one in lines if one.standing is ReportedStatus.DECLINED}
         if len(refusals) < row.attempts:
             often = f"the row was sent {row.attempts} times, and this may be about an earlier one"
-            return None, f"{line.status_text or 'listed'} there, but {often}"
-        return State.DECLINED, f"{line.status_text or 'listed'} there"
+            return None, f"{line.said} there, but {often}"
+        return State.DECLINED, f"{line.said} there"
     if line.status_text:
         return None, f"the status there, {line.status_text}, is neither accepted nor declined (see --map, [status])"
     return None, "the export has no status for it (see --map, status.missing)"
@@ -270,6 +270,8 @@ def _proves_nothing(line: ExportLine, row: LedgerRow) -> str | None:
         return f"a line of another row has reference {line.reference} too: one payment proves one row"
     if line.is_other_account:
         return f"the accounts differ: ****{row.last_four} here, ****{line.last_four} there"
+    if line.objection and line.standing is not ReportedStatus.DECLINED:
+        return f"{line.said} there"
     return None
 
 
@@ -296,7 +298,7 @@ def _theirs(line: ExportLine | None) -> list[str | None]:
         line.invoice or None,
         line.reference or None,
         f"****{line.last_four}" if line.last_four else None,
-        line.status_text or None,
+        line.said or None,
         line.on.isoformat() if line.on else line.date_text or None,
         line.amount_text if line.cents is None else format_cents(line.cents),
     ]
