@@ -36,6 +36,8 @@ ENCODINGS = {
     "utf-16": "Unicode, two bytes (UTF-16)",
 }
 """Character encodings that a person may choose for a file that is not UTF-8."""
+_NOT_PAID = ("receiving", "replaced", "refused")
+"""States in which no version of a file is paid besides another."""
 _IDENTITY = ("paymentId", "achNameOnCheck", "amount")
 """Columns by which a person recognizes a row."""
 
@@ -76,10 +78,23 @@ def page(file_id: str) -> ResponseReturnValue:
     return render_template("checked.html", **page_context(file, facts), sheet=sheet, block=BLOCK)
 
 
+def _other_versions(file: Row) -> list[Row]:
+    """Return other versions of a file that may be paid besides it: uploaded at the same time, or not replaced."""
+    if file["state"] in _NOT_PAID:
+        return []
+    found = site().store.all(
+        "WITH RECURSIVE earlier(id, before) AS (SELECT id, before FROM file WHERE id = ?"
+        " UNION SELECT file.id, file.before FROM file JOIN earlier ON file.id = earlier.before),"
+        " version(id) AS (SELECT id FROM earlier UNION SELECT file.id FROM file JOIN version ON before = version.id)"
+        " SELECT file.* FROM file JOIN version USING (id) ORDER BY uploaded_at",
+        file["id"],
+    )
+    return [one for one in found if one["id"] != file["id"] and one["state"] not in _NOT_PAID]
+
+
 def page_context(file: Row, facts: dict[str, Any] | None) -> dict[str, Any]:
     """Return what every page about one file shows."""
     here = site()
-    older = here.store.file(file["before"]) if file["before"] else None
     newer = here.store.one("SELECT id FROM file WHERE before = ? AND state != 'receiving'", file["id"])
     return {
         "file": file,
@@ -91,7 +106,7 @@ def page_context(file: Row, facts: dict[str, Any] | None) -> dict[str, Any]:
         "encodings": ENCODINGS,
         "sheets": json.loads(file["sheets"]) if file["sheets"] else [],
         "newer": newer["id"] if newer else None,
-        "older": older if older is not None and older["state"] not in ("replaced", "refused") else None,
+        "others": [one for one in _other_versions(file) if newer is None or one["id"] != newer["id"]],
         "replaceable": file["state"] in REPLACEABLE,
         "reconciled": is_reconciled(here, file),
         "trail": here.store.all("SELECT * FROM event WHERE file = ? ORDER BY number", file["id"]),

@@ -89,6 +89,35 @@ def test_two_versions_that_both_may_be_paid_name_each_other(house: House) -> Non
     assert "The previous version, pay.csv , was not replaced" in page and "and is finished." in page
 
 
+def test_versions_that_were_uploaded_at_once_name_each_other(house: House) -> None:
+    """In two tabs, each to replace the first: both were asked about, and nothing told whoever approved them."""
+    maria, first = house.as_("maria"), house.upload(*ROWS)
+
+    def begin(amount: str, before: str) -> tuple[str, bytes]:
+        content = csv_of(*ROWS[:2], {**ROWS[2], "amount": amount})
+        about = {"name": f"pay-{amount}.csv", "size": str(len(content)), "before": before}
+        return maria.post("/files", data=about, headers=SAME_ORIGIN).get_json()["id"], content
+
+    def end(begun: tuple[str, bytes]) -> str:
+        maria.put(f"/files/{begun[0]}/pieces/0", data=begun[1], headers=SAME_ORIGIN)
+        house.work()
+        return begun[0]
+
+    second, third = (end(one) for one in (begin("31.25", first), begin("32.25", first)))
+    told = "Another version, pay-{}.csv , was not replaced and is {}. Payments in both may be paid twice."
+    assert told.format("32.25", "checked") in words_of(house.get("maria", f"/files/{second}/check"))
+    assert told.format("31.25", "checked") in words_of(house.get("maria", f"/files/{third}/check"))
+    fourth = end(begin("33.25", third))
+    house.post("maria", f"/files/{second}/ask")
+    house.post("maria", f"/files/{fourth}/ask")
+    page = words_of(house.get("daniel", f"/files/{fourth}/approve"))
+    assert told.format("31.25", "waiting for approval") in page and "32.25" not in page
+    house.approve(second)
+    house.work()
+    assert told.format("31.25", "finished") in words_of(house.get("daniel", f"/files/{fourth}/approve"))
+    assert "Another version" not in words_of(house.get("maria", f"/files/{third}/check")), "it is replaced"
+
+
 def test_a_file_without_what_a_payment_needs_asks_nothing(house: House) -> None:
     """What is missing is said at once: answers about the rest of it would be for nothing."""
     answer = house.post("maria", "/files", file=(io.BytesIO(b"Payee,Note\nAnn Lee,May\n"), "list.csv"))
