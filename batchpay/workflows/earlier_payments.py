@@ -21,6 +21,7 @@ from batchpay.text import money, place_of, row_count
 
 if TYPE_CHECKING:
     from batchpay.ledger.columns import Earlier
+    from batchpay.ledger.records import BatchSummary
 
 LISTED_MAX = 1000
 """This many of the duplicates that were let through are listed; all are counted."""
@@ -53,6 +54,8 @@ class EarlierPayments:
     """What of such a batch has not been sent yet."""
     _only_there: dict[str, bytearray] = field(default_factory=dict)
     """By its number, whether such a row waits and no row of this file repeats it: it may have been corrected here."""
+    _only_in_doubt: dict[str, bytearray] = field(default_factory=dict)
+    """The same of rows in doubt: what is paid here in their place may have been paid there."""
 
     def compare(
         self,
@@ -78,13 +81,12 @@ class EarlierPayments:
         for name in self._repeated.keys() - self._waiting.keys():
             batch = ledger.find(name)
             self._waiting[name] = batch.by_state[State.PENDING]
-            self._only_there[name] = waits = bytearray(batch.total.rows + 1)
-            for columns in ledger.row_columns(name, [State.PENDING]) if self._waiting[name].rows else ():
-                for row in columns.rows:
-                    waits[row] = True
+            self._only_there[name] = _rows_in(ledger, batch, State.PENDING)
+            self._only_in_doubt[name] = _rows_in(ledger, batch, State.IN_DOUBT, State.SENDING)
         for one in found:
             if one.earlier_batch in self._only_there:
                 self._only_there[one.earlier_batch][one.earlier_row] = False
+                self._only_in_doubt[one.earlier_batch][one.earlier_row] = False
 
     def allow_in_file(self, rows: pl.DataFrame) -> None:
         """Record bills that pass though the file has them twice: `_row`, `_first`, its `_place`, `_line`, `_cents`."""
@@ -97,9 +99,9 @@ class EarlierPayments:
         repeated = sorted(self._repeated.items(), key=lambda item: -item[1][1].rows)[:_BATCHES_NAMED]
         lines = [
             f"{found.rows:,} of {rows:,} rows, {money(found.cents)}, are the same bills as batch {batch} of {_day(at)}"
-            f"{self._not_sent(batch)}"
+            f"{self._not_sent(batch)}{self._not_known(batch)}"
             for batch, (at, found) in repeated
-            if found.rows >= _REPEATED_LEAST or self._waiting[batch].rows
+            if found.rows >= _REPEATED_LEAST or self._waiting[batch].rows or any(self._only_in_doubt[batch])
         ]
         if self.allowed.rows:
             left = self.allowed.rows - len(self._allowed_places)
@@ -119,6 +121,15 @@ class EarlierPayments:
         if not (others := sum(self._only_there[batch])):
             return told
         return f"{told} (which also sends, as it was, what this file corrects or leaves out: {row_count(others)})"
+
+    def _not_known(self, batch: str) -> str:
+        """Describe which rows in doubt of a batch this file may have corrected: those may have been paid."""
+        if not (rows := sum(self._only_in_doubt[batch])):
+            return ""
+        return (
+            f"; {row_count(rows)} in doubt there {'is' if rows == 1 else 'are'} not repeated here: what this file "
+            f"corrects of them may be paid twice, look them up first: batchpay resolve {batch}"
+        )
 
     def allowed_json(self, reason: str | None = None) -> dict[str, Any]:
         """Describe what was let through, and why, as in the summary's JSON and the ledger."""
@@ -160,6 +171,15 @@ class EarlierPayments:
     def _name_allowed(self, row: int, line: int | None, earlier: str) -> None:
         if len(self._allowed_places) < _ROWS_NAMED:
             self._allowed_places.append(f"{place_of(self.line_word, row, line)} ({earlier})")
+
+
+def _rows_in(ledger: Ledger, batch: BatchSummary, *states: State) -> bytearray:
+    """Return, by its number, whether a row of a batch is in one of some states."""
+    found = bytearray(batch.total.rows + 1)
+    for columns in ledger.row_columns(batch.batch, states) if any(batch.by_state[one].rows for one in states) else ():
+        for row in columns.rows:
+            found[row] = True
+    return found
 
 
 def _day(moment: datetime) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from batchpay.payment import State
 from batchpay.sending.limits import Limits
 from batchpay.workflows.run import RunRequest
-from tests.workflows.desk import IN_DOUBT, Desk
+from tests.workflows.desk import ACCEPTED, IN_DOUBT, Desk
 
 WAGES = [{"amount": "10.00"}, {"amount": "11.00"}]
 SAID = "nothing was left to send of this content"
@@ -69,3 +71,20 @@ def test_what_a_corrected_file_no_longer_has_is_told_before_it_is_sent_as_well(d
     told = f", of which 3 rows, 90.00, wait to be sent: batchpay resume {stopped.batch}"
     also = " (which also sends, as it was, what this file corrects or leaves out: 2 rows)"
     assert any(note.endswith(told + also) for note in corrected.notes)
+
+
+@pytest.mark.parametrize("repeats", [0, 1])
+def test_a_corrected_file_names_the_rows_in_doubt_that_it_may_pay_twice(desk: Desk, repeats: int) -> None:
+    """The answer about an invoice was lost, and its amount was corrected in place: that was paid without a word."""
+    bills = [{"invoiceNumber": f"A-{number}", "amount": f"{number}0.00"} for number in (1, 2, 3)]
+    desk.answer = lambda reference: ACCEPTED if reference == "A-1" else IN_DOUBT
+    first = desk.submit(desk.file("may.csv", *bills))
+    desk.answer = lambda _: ACCEPTED
+    path = desk.file("may.csv", bills[0], *bills[1 : 1 + repeats], {**bills[2], "amount": "300.00"})
+    told = f"; {'1 row in doubt there is' if repeats else '2 rows in doubt there are'} not repeated here: "
+    ends = f"may be paid twice, look them up first: batchpay resolve {first.batch}"
+    for notes in (desk.dry_run(path).summary.notes, desk.submit(path).notes):
+        assert any(told in note and note.endswith(ends) for note in notes)
+    assert desk.arrived == {"A-1": 1, "A-2": 1, "A-3": 2}
+    again = desk.file("june.csv", *bills[1:], {"invoiceNumber": "B-1", "amount": "1.00"})
+    assert not any("in doubt there" in note for note in desk.dry_run(again).summary.notes)
