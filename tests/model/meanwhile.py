@@ -14,6 +14,8 @@ from tests.model.files import read_table, write_file
 from tests.model.world import Command, File, Violation, World
 
 _MOMENTS = ("account", "lock", "connection", "payment")
+_KINDS = ("true", "last month's", "returned", "pending", "another row's", "an earlier attempt's", "one payment's")
+"""Lines of an export."""
 _RECURRING = SHAPES.index("recurring")
 
 
@@ -164,21 +166,22 @@ def full_output(world: World, a: int, b: int, c: int) -> None:
 def reconcile(world: World, a: int, b: int, c: int) -> None:
     """Settle by an export: a true one, last month's, one of returned payments, or one of other payments' lines.
 
-    The lines of earlier attempts are refusals of rows that a person had sent again since.
+    The lines of earlier attempts are refusals of rows that a person had sent again since, those with one reference a
+    refusal that is listed several times.
     """
     doubtful = [one for one in world.batches.values() if one.doubts and not one.lost and one.live == world.live]
     if world.forbidden or world.window_open or world.approvals:
         return
     if not doubtful:
         make(world, a, b // 5, 0)
-        world.gateway.answers = ["success", "none"]
+        world.gateway.answers = ["success", "none", "none"]
         send(world, world.files[-1], [])
         found = world.known_batch(world.files[-1].rows, live=world.live)
         doubtful = [found] if found is not None and found.doubts else []
     batch = chosen(doubtful, a)
     if batch is None:
         return
-    kind = ("true", "last month's", "returned", "pending", "another row's", "an earlier attempt's")[b % 6]
+    kind = _KINDS[b % len(_KINDS)]
     if kind == "an earlier attempt's":
         _send_again(world, batch)
     arrived = {one.payment: one for one in world.gateway.arrivals if not one.void and one.live == batch.live}
@@ -199,6 +202,8 @@ def reconcile(world: World, a: int, b: int, c: int) -> None:
         one = arrived.get(row.number)
         if one is not None and batch.states.get(row.number) == "in_doubt":
             lines.append(_line(row, str(one.invoice), kind, other))
+    if kind == "one payment's" and len(lines) < 3:
+        return
     (world.home / "export.csv").write_text("\n".join(lines) + "\n", "utf-8")
     world.story.append(f"export.csv holds {kind} lines: {lines[1:]}")
     done = world.run("reconcile", batch.name, "--against", "export.csv", "--settle", "--reason", "export", "--name",
@@ -207,7 +212,7 @@ def reconcile(world: World, a: int, b: int, c: int) -> None:
     table = {line["row"]: line for line in read_table(_results_of(world, batch.name))}
     if kind != "true" and any(table[str(number)]["state"] == "accepted" for number in settled):
         raise Violation(f"rows {settled} of batch {batch.name} are accepted by {kind} lines")
-    if kind == "an earlier attempt's" and settled:
+    if kind in ("an earlier attempt's", "one payment's") and settled:
         raise Violation(f"rows {settled} of batch {batch.name} are settled by {kind} lines")
     for number in settled:
         settle(world, batch, batch.rows[number - 1].number, table[str(number)]["state"])
@@ -233,8 +238,9 @@ def _results_of(world: World, name: str) -> Path:
 
 def _line(row: Row, invoice: str, kind: str, other: str) -> str:
     day = clock.now(datetime.UTC).date() - datetime.timedelta(days=30 if kind == "last month's" else 0)
-    status = {"returned": "Returned", "pending": "Pending", "an earlier attempt's": "Declined"}.get(kind, "Settled")
+    refused = dict.fromkeys(("an earlier attempt's", "one payment's"), "Declined")
+    status = {"returned": "Returned", "pending": "Pending", **refused}.get(kind, "Settled")
     cents = row.repaired.cents or 0
     amount = f"{cents // 100}.{cents % 100:02d}"
-    reference = other if kind == "another row's" else f"S{row.number}"
+    reference = {"another row's": other, "one payment's": "ONE"}.get(kind, f"S{row.number}")
     return f"{reference},{invoice},{amount},{day.isoformat()},x{row.account[-4:]},{status}"

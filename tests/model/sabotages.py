@@ -235,6 +235,11 @@ DEFECTS = (
         (("reconciliation/verdicts.py", "        if len(refusals) < row.attempts:\n", "        if not refusals:\n"),),
     ),
     Defect(
+        "B8 one payment that is listed twice settles two rows",
+        "reconcile:1:6:0",
+        (("reconciliation/verdicts.py", "    if line.is_shared:\n", "    if line.is_shared and line.is_ahead:\n"),),
+    ),
+    Defect(
         "B8 a returned payment counts as paid",
         "reconcile:0:2:0",
         (
