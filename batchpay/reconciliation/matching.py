@@ -16,7 +16,7 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, LedgerRow
 from batchpay.payment import Direction, State
 from batchpay.reconciliation.masked_rows import MaskedRows
-from batchpay.reconciliation.references import is_masked, key_of
+from batchpay.reconciliation.references import is_masked, key_of, may_be
 from batchpay.reconciliation.statement import ExportLine, ReportedStatus
 from batchpay.reconciliation.windows import DAYS_AHEAD, DAYS_BEFORE, day_of, in_window
 
@@ -36,10 +36,16 @@ class _Candidate:
     since: date | None
     """The day on which the row was sent; if it never was, as far as the ledger knows, that of its registration."""
     is_in_doubt: bool
+    reference: str
 
     def comes_after(self, line: ExportLine) -> bool:
         """Whether a line is too old to be about the row."""
         return line.on is not None and self.since is not None and (line.on - self.since).days < -DAYS_BEFORE
+
+    def has_another(self, line: ExportLine) -> bool:
+        """Whether a line has another reference than the row."""
+        there = key_of(line.reference)
+        return bool(there and self.reference) and not may_be(self.reference, there)
 
 
 @dataclass(slots=True)
@@ -224,9 +230,12 @@ def _by_numbers(
                 doubt = row.state in (State.IN_DOUBT, State.SENDING)
                 # A restored ledger does not know when a row in doubt was sent: not before its batch was registered.
                 since = day_of(row) or (batch.registered_at.astimezone(UTC).date() if doubt else None)
-                rows[kind][number].append(_Candidate(row.row, row.amount_cents, since, doubt))
+                reference = key_of(row.answer.gateway_reference)
+                rows[kind][number].append(_Candidate(row.row, row.amount_cents, since, doubt, reference))
     doubtful = {(number, one.cents) for number, found in rows["invoice"].items() for one in found if one.is_in_doubt}
     elsewhere = _invoices_of_other_batches(ledger, batch, doubtful)
+    # Where an export has references that the ledger knows, a row is not found by the line of another reference.
+    has_references = any(line.is_owned for line in lines)
     taken: set[int] = set()
     for kind, found in rows.items():
         claimed: set[int] = set()
@@ -236,7 +245,8 @@ def _by_numbers(
                 free = [line for line in free if not line.is_owned]
                 free = [line for line in free if not all(one.comes_after(line) for one in candidates)]
             for line, one in _pair(free, candidates, taken):
-                if kind == "invoice" and one.comes_after(line):
+                is_another = has_references and one.row not in taken and one.has_another(line)
+                if kind == "invoice" and (is_another or one.comes_after(line)):
                     continue
                 is_elsewhere = (number, one.cents) in elsewhere or purged.may_own(line)
                 is_elsewhere = is_elsewhere or masked.may_be_anothers(line, one.row)
@@ -290,7 +300,8 @@ def _pair(
 ) -> list[tuple[ExportLine, _Candidate]]:
     """Pair the lines and rows of one number. A single row gets all its lines, even several.
 
-    Where rows that look the same are in doubt, lines that contradict each other, or have no date, belong to none.
+    Lines of one reference are one payment, listed several times. Where rows that look the same are in doubt, lines that
+    contradict each other, or have no date, belong to none.
     """
     if len(candidates) == 1:
         return [(line, candidates[0]) for line in lines]
@@ -300,8 +311,11 @@ def _pair(
         alike = [candidate for candidate in free if candidate.cents == cents]
         there = [line for line in lines if abs(line.cents or 0) == cents]
         unclear = len({line.standing for line in there}) > 1 or any(line.on is None for line in there)
-        if len(alike) == len(there) and not (unclear and any(candidate.is_in_doubt for candidate in alike)):
-            pairs += zip(there, alike, strict=True)
+        payments: defaultdict[str | int, list[ExportLine]] = defaultdict(list)
+        for line in there:
+            payments[key_of(line.reference) or line.line].append(line)
+        if len(alike) == len(payments) and not (unclear and any(candidate.is_in_doubt for candidate in alike)):
+            pairs += [(line, one) for one, listed in zip(alike, payments.values(), strict=True) for line in listed]
     return pairs
 
 

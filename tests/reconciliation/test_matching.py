@@ -122,3 +122,50 @@ def test_what_the_export_leaves_blank_is_blank_in_a_table(tmp_path: Path) -> Non
     cells = pl.read_parquet(tmp_path / "out.parquet").select(pl.col(pl.String)).rows()
     assert len(cells) == 3
     assert all("" not in row for row in cells)
+
+
+def test_payments_that_are_all_listed_twice_are_paired_nevertheless(tmp_path: Path) -> None:
+    """As sent and as settled: two payments of one invoice have four lines, and neither row had one."""
+    rows = [Planned(1, State.IN_DOUBT, invoice="A"), Planned(2, invoice="A")]
+    lines = [f"{reference},A,12.50,TODAY,x6789,Settled" for reference in ("R1", "R2", "r1", "R2")]
+    _, verdicts, settled = held_against(tmp_path, rows, lines)
+    assert settled == {1: State.ACCEPTED}
+    assert verdicts == {"1": "in doubt, found", "2": "matched", "there 4": "there again", "there 5": "there again"}
+
+
+def test_one_payment_that_is_listed_twice_is_not_two(tmp_path: Path) -> None:
+    """The other one is missing there: both rows were matched, with exit code 0."""
+    rows = [Planned(1, invoice="A"), Planned(2, invoice="A")]
+    result, verdicts, _ = held_against(tmp_path, rows, ["R1,A,12.50,TODAY,x6789,Settled"] * 2)
+    assert (verdicts["1"], verdicts["2"], result.exit_code) == ("missing there", "missing there", 3)
+
+
+@pytest.mark.parametrize(
+    ("known", "there", "verdict"),
+    [
+        ("R2", "R2", "missing there"),
+        ("R2", "T-900", "matched"),
+        ("R****2", "R2", "missing there"),
+        (None, "R2", "matched"),
+    ],
+    ids=["known references", "numbers of its own", "masked", "none here"],
+)
+def test_a_line_with_another_reference_is_another_payment(
+    tmp_path: Path, known: str | None, there: str, verdict: str
+) -> None:
+    """The payment is missing, and one of another system has its invoice number: it was matched, to the cent.
+
+    Not where the export has numbers of its own, which the ledger knows from no row.
+    """
+    rows = [Planned(1, reference=known, invoice="A"), Planned(2, reference="R2", invoice="B")]
+    lines = ["X9,A,12.50,TODAY,x6789,Settled", f"{there},B,12.50,TODAY,x6789,Settled"]
+    if known == "R2":
+        rows[0] = Planned(1, reference="R1", invoice="A")
+    assert held_against(tmp_path, rows, lines)[1]["1"] == verdict
+
+
+def test_another_reference_beside_the_own_is_the_payment_again(tmp_path: Path) -> None:
+    """An attempt whose answer was lost was made after all: the second line is told beside its row."""
+    lines = ["R1,INV-1,12.50,TODAY,x6789,Settled", "R9,INV-1,12.50,TODAY,x6789,Settled"]
+    _, verdicts, _ = held_against(tmp_path, [Planned(1, reference="R1")], lines)
+    assert verdicts == {"1": "matched", "there 3": "there again"}

@@ -172,8 +172,9 @@ def test_one_payment_that_is_listed_twice_proves_one_row(
     rows = [Planned(1, State.IN_DOUBT, invoice="A"), Planned(2, other, invoice=invoice)]
     lines = ["R9,A,12.50,TODAY,x6789,Settled", f"{reference},{invoice},12.50,TODAY,x6789,Settled"]
     settled = held_against(tmp_path, rows, lines)[2]
-    assert set(settled.values()) == {State.ACCEPTED if is_proof else None}
-    assert settled.keys() == ({1, 2} if other is State.IN_DOUBT else {1})
+    doubts = {1, 2} if other is State.IN_DOUBT else {1}
+    not_found = not is_proof and invoice == "A"  # by their number alone the lines may be either row's
+    assert settled == ({} if not_found else dict.fromkeys(doubts, State.ACCEPTED if is_proof else None))
 
 
 @pytest.mark.parametrize(
