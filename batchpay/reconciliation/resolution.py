@@ -11,7 +11,7 @@ from pathlib import Path
 
 from batchpay.errors import FileRefused, WrongUse
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import BatchSummary, Decision, LedgerRow
+from batchpay.ledger.records import RESTORED_REASON, BatchSummary, Decision, LedgerRow
 from batchpay.payment import Direction, State, Totals, format_cents
 from batchpay.reconciliation.loose_formats import foreign_cents
 from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet
@@ -37,7 +37,7 @@ _CHOICES = {"decision": tuple(DECISIONS)}
 _READ = ("batch", "row", "amount", "decision")
 _NO_REASON = "no answer was recorded"
 _NEVER = "unknown"
-"""When a row was sent, as far as a ledger knows that put it in doubt and never sent it: it was restored."""
+"""When a row was sent, as far as a ledger knows that was restored: it put the row in doubt, and did not send it."""
 _REFERENCE_CHARACTERS_MAX = 128
 _NOTE_CHARACTERS_MAX = 200
 _ACCOUNT_DIGITS_LEAST = 6
@@ -183,7 +183,9 @@ def reason_with_notes(reason: str, notes: Sequence[tuple[int, str]]) -> str:
 
 def _doubt(row: LedgerRow, timeout_s: float) -> Doubt:
     shown = row.details
-    until = row.finished_at or (row.sent_at and row.sent_at + timedelta(seconds=timeout_s))
+    # What a restored ledger knows is an attempt before the one in doubt.
+    sent = None if row.reason == RESTORED_REASON else row.sent_at
+    until = sent and (row.finished_at or sent + timedelta(seconds=timeout_s))
     return Doubt(
         row=row.row,
         line=row.line,
@@ -193,7 +195,7 @@ def _doubt(row: LedgerRow, timeout_s: float) -> Doubt:
         direction=row.direction,
         name=shown.get("name"),
         account=shown.get("account") or "****",
-        sent_from=row.sent_at,
+        sent_from=sent,
         sent_until=until,
         why=row.reason or _NO_REASON,
         attempts=row.attempts,
@@ -274,7 +276,9 @@ def _attempt_problem(text: str, doubt: Doubt) -> str | None:
     with suppress(ValueError):
         sent = datetime.fromisoformat(text)
     if doubt.sent_from is None:
-        return None
+        if sent is None:
+            return None
+        return f"row {doubt.row} may have been sent since this sheet was written: the ledger was restored, look it up"
     if sent is None and text.lower() != _NEVER:
         if doubt.attempts <= 1:
             return None

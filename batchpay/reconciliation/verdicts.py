@@ -9,7 +9,7 @@ from pathlib import Path
 
 from batchpay.errors import BatchpayError
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import BatchSummary, Decision, LedgerRow
+from batchpay.ledger.records import RESTORED_REASON, BatchSummary, Decision, LedgerRow
 from batchpay.payment import State, Totals, format_cents
 from batchpay.reconciliation.masked_rows import BY_MASK
 from batchpay.reconciliation.matching import BY_AMOUNT, Matching
@@ -249,9 +249,9 @@ def _conclusion(row: LedgerRow, lines: Sequence[ExportLine]) -> tuple[State | No
         return State.ACCEPTED, f"{line.status_text or 'listed'} there"
     if line.standing is ReportedStatus.DECLINED:
         refusals = {key_of(one.reference) or one.line for one in lines if one.standing is ReportedStatus.DECLINED}
-        if len(refusals) < row.attempts:
-            often = f"the row was sent {row.attempts} times, and this may be about an earlier one"
-            return None, f"{line.said} there, but {often}"
+        # A restored ledger knows only the attempts before the one in doubt.
+        if len(refusals) < row.attempts + (row.attempts > 0 and row.reason == RESTORED_REASON):
+            return None, f"{line.said} there, but the row was sent several times: this may be about an earlier one"
         return State.DECLINED, f"{line.said} there"
     if line.status_text:
         return None, f"the status there, {line.status_text}, is neither accepted nor declined (see --map, [status])"

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from batchpay.cli.reconcile import reconcile as command
 from batchpay.errors import FileRefused, WrongUse
-from batchpay.ledger.open import open_ledger
+from batchpay.ledger.open import accept_witness, open_ledger
 from batchpay.outcome import Outcome
 from batchpay.payment import State
 from batchpay.workflows.reconcile import ReconcileRequest, reconcile
 from batchpay.workflows.resolve import Proposal, RowDecision, Signature, list_in_doubt, settle
 from tests.support.ledger_factory import Planned, add_batch
 from tests.workflows.desk import ACCEPTED, ANN, IN_DOUBT, PLAIN, Desk
+from tests.workflows.test_brought_back import bring_back, keep
 
 ROWS = [{"paymentId": f"P-{number}", "invoiceNumber": f"A-{number}", "amount": "10.00"} for number in (1, 2, 3)]
 
@@ -186,6 +189,34 @@ def test_a_refusal_of_an_earlier_attempt_says_nothing_about_the_last(
     export.write_text("\n".join(["Transaction ID,Invoice Number,Amount,Date,Status", *rows]) + "\n")
     reconcile(batch, ReconcileRequest(str(export), output=str(desk.folder / "out.csv")), desk.settings, ANN, Reader())
     assert states(desk, batch)[1] is settled
+
+
+def test_what_a_restored_ledger_knows_of_a_row_says_nothing_about_its_last_attempt(desk: Desk, batch: str) -> None:
+    """Paid after the backup: a refusal of before settled the row as declined, a sheet of before had it sent again."""
+    first = str(desk.folder / "first.csv")
+    list_in_doubt(batch, desk.settings, ANN, sheet=first)
+    settle(batch, [RowDecision(2, "send again")], Person(), desk.settings, ANN)
+    keep(desk)
+    desk.resume(batch)
+    shutil.rmtree(desk.folder / "keys.kept")
+    shutil.copytree(desk.folder / "keys", desk.folder / "keys.kept")  # only the ledger is of before
+    bring_back(desk)
+    accept_witness(desk.settings.ledger, "ann", "the disk failed")
+    export, today = desk.folder / "export.csv", datetime.now(UTC).date().isoformat()
+    header = "Transaction ID,Invoice Number,Amount,Date,Status"
+    export.write_text(f"{header}\nTX-2,A-2,10.00,{today},Declined\n")
+    reconcile(batch, ReconcileRequest(str(export), output=str(desk.folder / "out.csv")), desk.settings, ANN, Reader())
+    text = Path(first).read_text("utf-8").splitlines()
+    Path(first).write_text("\n".join([text[0], text[1].removesuffix(",,,") + ",send again,,"]) + "\n", "utf-8")
+    with pytest.raises(FileRefused, match="row 2 may have been sent since this sheet was written"):
+        settle(batch, first, Person(), desk.settings, ANN)
+    assert states(desk, batch)[1] is State.IN_DOUBT
+    doubts = {doubt.row: doubt for doubt in list_in_doubt(batch, desk.settings, ANN).doubts}
+    assert (doubts[2].sent_from, doubts[2].sent_until) == (None, None)
+    assert doubts[3].sent_from is not None
+    export.write_text(f"{header}\nTX-2,A-2,10.00,{today},Declined\nTX-3,A-2,10.00,{today},Settled\n")
+    reconcile(batch, ReconcileRequest(str(export), output=str(desk.folder / "out.csv")), desk.settings, ANN, Reader())
+    assert states(desk, batch)[1] is State.ACCEPTED
 
 
 @pytest.mark.parametrize(("days", "shown"), [(5, [(1, False)]), (6, [])])
