@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 
@@ -140,7 +141,7 @@ def found_doubts(
     for row in ledger.rows(batch.batch, [State.IN_DOUBT]):
         line = matching.best(row.row)
         if line is not None:
-            state, why = _conclusion(row, matching.by_row[row.row])
+            state, why = _conclusion(row, matching)
             decision = Decision(row.row, state, line.reference or None) if state else None
             place = place_of(place_word(batch.file), row.row, row.line)
             yield FoundDoubt(row, place, line, decision, f"{why}; {caution}" if decision and caution else why)
@@ -164,7 +165,7 @@ def _lines(
 ) -> Iterator[list[str | None]]:
     for row in ledger.rows(batch):
         line = matching.best(row.row)
-        verdict, difference = _verdict(row, matching.by_row.get(row.row, []), row.row in matching.perhaps)
+        verdict, difference = _verdict(row, matching)
         _count(result.here, verdict, row.amount_cents)
         if line is not None:
             _count(result.there, verdict, line.cents or 0)
@@ -189,14 +190,17 @@ def _lines(
             yield [verdict, None, *nobody, *_theirs(line), None, line.other_batch or None]
 
 
-def _verdict(row: LedgerRow, lines: Sequence[ExportLine], is_perhaps: bool) -> tuple[MatchStatus, str | None]:
+def _verdict(row: LedgerRow, matching: Matching) -> tuple[MatchStatus, str | None]:
     """Return what a row and its lines, the best first, say together; and where they disagree."""
+    lines = matching.by_row.get(row.row, [])
     if row.state in (State.IN_DOUBT, State.SENDING):
-        return (MatchStatus.DOUBT_FOUND, _conclusion(row, lines)[1]) if lines else (MatchStatus.DOUBT_NOT_FOUND, None)
+        return (
+            (MatchStatus.DOUBT_FOUND, _conclusion(row, matching)[1]) if lines else (MatchStatus.DOUBT_NOT_FOUND, None)
+        )
     if not lines:
         if row.state is not State.ACCEPTED:
             return MatchStatus.NOT_EXPECTED, None
-        return (MatchStatus.PERHAPS_THERE if is_perhaps else MatchStatus.MISSING_THERE), None
+        return (MatchStatus.PERHAPS_THERE if row.row in matching.perhaps else MatchStatus.MISSING_THERE), None
     line = lines[0]
     standing = ReportedStatus.DECLINED if line.came_back else line.standing
     opposite = standing is not ReportedStatus.OTHER and standing is not _PAID_OR_NOT.get(row.state)
@@ -221,13 +225,14 @@ def _verdict_of_stranger(line: ExportLine) -> MatchStatus:
     return MatchStatus.OTHER_BATCH if line.other_batch else MatchStatus.UNKNOWN_HERE
 
 
-def _conclusion(row: LedgerRow, lines: Sequence[ExportLine]) -> tuple[State | None, str]:
+def _conclusion(row: LedgerRow, matching: Matching) -> tuple[State | None, str]:
     """Return the state that the export proves for a row in doubt, or None where a person decides; and the reason.
 
     A person decides about a payment that came back or went the other way; also about a line that has no number in
     common with the row, and about one dated in the future. Of a row that was sent several times, fewer refusals may be
     about the earlier times: the last one may have been paid.
     """
+    lines = matching.by_row[row.row]
     line = lines[0]
     if (problem := _proves_nothing(line, row)) is not None:
         return None, problem
@@ -249,13 +254,20 @@ def _conclusion(row: LedgerRow, lines: Sequence[ExportLine]) -> tuple[State | No
         return State.ACCEPTED, f"{line.status_text or 'listed'} there"
     if line.standing is ReportedStatus.DECLINED:
         refusals = {key_of(one.reference) or one.line for one in lines if one.standing is ReportedStatus.DECLINED}
-        # A restored ledger knows only the attempts before the one in doubt.
-        if len(refusals) < row.attempts + (row.attempts > 0 and row.reason == RESTORED_REASON):
+        if len(refusals) < _attempts_at_least(row, matching.restored_at):
             return None, f"{line.said} there, but the row was sent several times: this may be about an earlier one"
         return State.DECLINED, f"{line.said} there"
     if line.status_text:
         return None, f"the status there, {line.status_text}, is neither accepted nor declined (see --map, [status])"
     return None, "the export has no status for it (see --map, status.missing)"
+
+
+def _attempts_at_least(row: LedgerRow, restored_at: datetime | None) -> int:
+    """Return how often a row in doubt was sent, with the attempt that a restored ledger may have lost."""
+    is_lost = row.attempts > 0 and (
+        row.reason == RESTORED_REASON or bool(restored_at and row.sent_at and row.sent_at <= restored_at)
+    )
+    return row.attempts + is_lost
 
 
 def _proves_nothing(line: ExportLine, row: LedgerRow) -> str | None:

@@ -232,7 +232,13 @@ DEFECTS = (
     Defect(
         "B8 the refusal of an earlier attempt settles the last one",
         "reconcile:0:5:0",
-        (("reconciliation/verdicts.py", "        if len(refusals) < row.attempts:\n", "        if not refusals:\n"),),
+        (
+            (
+                "reconciliation/verdicts.py",
+                "        if len(refusals) < _attempts_at_least(row, matching.restored_at):\n",
+                "        if not refusals:\n",
+            ),
+        ),
     ),
     Defect(
         "B8 one payment that is listed twice settles two rows",

@@ -219,6 +219,21 @@ def test_what_a_restored_ledger_knows_of_a_row_says_nothing_about_its_last_attem
     assert states(desk, batch)[1] is State.ACCEPTED
 
 
+def test_a_refusal_from_before_a_restore_settles_no_row_that_was_in_doubt_already(desk: Desk, batch: str) -> None:
+    """It was sent again and paid after the backup, which the restored ledger does not know."""
+    keep(desk)
+    settle(batch, [RowDecision(2, "send again")], Person(), desk.settings, ANN)
+    desk.resume(batch)
+    shutil.rmtree(desk.folder / "keys.kept")
+    shutil.copytree(desk.folder / "keys", desk.folder / "keys.kept")
+    bring_back(desk)
+    export, today = desk.folder / "export.csv", datetime.now(UTC).date().isoformat()
+    export.write_text(f"Transaction ID,Invoice Number,Amount,Date,Status\nTX-2,A-2,10.00,{today},Declined\n")
+    accept_witness(desk.settings.ledger, "ann", "the disk failed")
+    reconcile(batch, ReconcileRequest(str(export), output=str(desk.folder / "out.csv")), desk.settings, ANN, Reader())
+    assert states(desk, batch)[1] is State.IN_DOUBT
+
+
 @pytest.mark.parametrize(("days", "shown"), [(5, [(1, False)]), (6, [])])
 def test_the_page_searches_lines_as_many_days_as_the_command(desk: Desk, days: int, shown: list[object]) -> None:
     """It uses the default: a line that one shows next to a row by its amount the other shows as well."""
