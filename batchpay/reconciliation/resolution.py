@@ -11,7 +11,7 @@ from pathlib import Path
 
 from batchpay.errors import FileRefused, WrongUse
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import RESTORED_REASON, BatchSummary, Decision, LedgerRow
+from batchpay.ledger.records import RESTORED_REASON, WITNESS_ACCEPTED, BatchSummary, Decision, LedgerRow
 from batchpay.payment import Direction, State, Totals, format_cents
 from batchpay.reconciliation.loose_formats import foreign_cents
 from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet
@@ -36,8 +36,8 @@ _KINDS = {
 _CHOICES = {"decision": tuple(DECISIONS)}
 _READ = ("batch", "row", "amount", "decision")
 _NO_REASON = "no answer was recorded"
-_NEVER = "unknown"
-"""When a row was sent, as far as a ledger knows that was restored: it put the row in doubt, and did not send it."""
+_UNKNOWN = "unknown"
+"""When a row was sent, as far as a restored ledger knows; with the number of times that it knows of."""
 _REFERENCE_CHARACTERS_MAX = 128
 _NOTE_CHARACTERS_MAX = 200
 _ACCOUNT_DIGITS_LEAST = 6
@@ -108,7 +108,9 @@ def rows_in_doubt(ledger: Ledger, batch: str, timeout_s: float) -> list[Doubt]:
     `timeout_s` bounds an attempt whose end was not recorded because its run was killed.
     """
     rows = [*ledger.rows(batch, [State.IN_DOUBT]), *ledger.abandoned(ledger.find(batch))]
-    return sorted((_doubt(row, timeout_s) for row in rows), key=lambda doubt: (not doubt.money_leaves, doubt.row))
+    accepted = ledger.latest_event(WITNESS_ACCEPTED)
+    doubts = [_doubt(row, timeout_s, accepted.at if accepted else None) for row in rows]
+    return sorted(doubts, key=lambda doubt: (not doubt.money_leaves, doubt.row))
 
 
 def take_over(ledger: Ledger, batch: BatchSummary, who: str) -> None:
@@ -181,10 +183,11 @@ def reason_with_notes(reason: str, notes: Sequence[tuple[int, str]]) -> str:
     return "; ".join([reason, *(f"row {row}: {note}" for row, note in notes)])
 
 
-def _doubt(row: LedgerRow, timeout_s: float) -> Doubt:
-    shown = row.details
-    # What a restored ledger knows is an attempt before the one in doubt.
-    sent = None if row.reason == RESTORED_REASON else row.sent_at
+def _doubt(row: LedgerRow, timeout_s: float, restored_at: datetime | None) -> Doubt:
+    shown, sent, why = row.details, row.sent_at, row.reason or _NO_REASON
+    if sent is not None and (row.reason == RESTORED_REASON or (restored_at is not None and sent <= restored_at)):
+        why = f"{why}; sent {instant(sent)}, and perhaps again in the time that the restored ledger lost"
+        sent = None
     until = sent and (row.finished_at or sent + timedelta(seconds=timeout_s))
     return Doubt(
         row=row.row,
@@ -197,7 +200,7 @@ def _doubt(row: LedgerRow, timeout_s: float) -> Doubt:
         account=shown.get("account") or "****",
         sent_from=sent,
         sent_until=until,
-        why=row.reason or _NO_REASON,
+        why=why,
         attempts=row.attempts,
     )
 
@@ -213,7 +216,7 @@ def _sheet_row(batch: str, doubt: Doubt) -> list[str | None]:
         doubt.direction,
         doubt.name,
         doubt.account,
-        instant(doubt.sent_from) or _NEVER,
+        instant(doubt.sent_from) or _unknown(doubt),
         instant(doubt.sent_until),
         _local(doubt.sent_from),
         _local(doubt.sent_until),
@@ -222,6 +225,11 @@ def _sheet_row(batch: str, doubt: Doubt) -> list[str | None]:
         None,
         None,
     ]
+
+
+def _unknown(doubt: Doubt) -> str:
+    """Name the attempt in doubt by the attempts that a restored ledger knows of: an earlier or later sheet differs."""
+    return f"{_UNKNOWN} (attempts known: {doubt.attempts})" if doubt.attempts else _UNKNOWN
 
 
 def _local(moment: datetime | None) -> str | None:
@@ -276,10 +284,10 @@ def _attempt_problem(text: str, doubt: Doubt) -> str | None:
     with suppress(ValueError):
         sent = datetime.fromisoformat(text)
     if doubt.sent_from is None:
-        if sent is None:
+        if text.lower() == _unknown(doubt) or (sent is None and not doubt.attempts):
             return None
-        return f"row {doubt.row} may have been sent since this sheet was written: the ledger was restored, look it up"
-    if sent is None and text.lower() != _NEVER:
+        return f"row {doubt.row} may have been sent since this sheet was written (the ledger was restored): look it up"
+    if sent is None and not text.lower().startswith(_UNKNOWN):
         if doubt.attempts <= 1:
             return None
         return f"row {doubt.row} was tried more than once, and sent_from_utc does not say which attempt this is about"

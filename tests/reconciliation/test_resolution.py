@@ -33,7 +33,7 @@ BATCH = "3f2a91c0d7e1"
 
 
 def doubt(row: int, cents: int = 1250, direction: str = "DEBIT") -> Doubt:
-    return Doubt(row, row + 1, f"INV-{row}", cents, "USD", direction, "Ada Quill", "****6789", None, None, "reset", 1)
+    return Doubt(row, row + 1, f"INV-{row}", cents, "USD", direction, "Ada Quill", "****6789", None, None, "reset", 0)
 
 
 DOUBTS = {row: doubt(row, cents) for row, cents in ((2, 999), (7, 123456), (9, 500))}
@@ -248,7 +248,7 @@ def test_a_sheet_without_its_times_settles_no_row_that_was_tried_again(
             read_decisions(sheet, BATCH, doubts)
     else:
         assert read_decisions(sheet, BATCH, doubts).decisions == [Decision(2, State.PENDING, None)]
-    never = {**DOUBTS, 2: replace(doubt(2, 999), attempts=attempts)}
+    never = {**DOUBTS, 2: doubt(2, 999)}
     assert read_decisions(sheet, BATCH, never).decisions == [Decision(2, State.PENDING, None)]
 
 
