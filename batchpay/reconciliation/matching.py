@@ -120,7 +120,8 @@ def _note_other_accounts(ledger: Ledger, batch: BatchSummary, matching: Matching
 
     Not where the export has other accounts in every line: they may be our own. A row that is not in doubt shows that.
     """
-    if not any(line.row is not None and line.last_four for line in matching.lines):
+    doubts = batch.by_state[State.IN_DOUBT].rows + batch.by_state[State.SENDING].rows
+    if not doubts or not any(line.row is not None and line.last_four for line in matching.lines):
         return
     has_ours = has_others = False
     differing: list[ExportLine] = []
@@ -130,7 +131,7 @@ def _note_other_accounts(ledger: Ledger, batch: BatchSummary, matching: Matching
                 continue
             if line.last_four == row.last_four.zfill(len(line.last_four)):
                 has_ours = True
-            elif row.state is State.IN_DOUBT:
+            elif row.state in (State.IN_DOUBT, State.SENDING):
                 differing.append(line)
             else:
                 has_others = True

@@ -207,3 +207,10 @@ def test_an_account_that_can_not_be_compared_is_no_other(tmp_path: Path, here: s
     """A short account, one with letters, and a line that shows none."""
     row = Planned(1, State.IN_DOUBT, last_four=here)
     assert held_against(tmp_path, [row], [f"R9,INV-1,12.50,TODAY,{there},Settled"])[2] == ACCEPTED
+
+
+def test_the_account_of_a_row_that_a_killed_run_was_sending_shows_nothing_either(tmp_path: Path) -> None:
+    """Whose accounts an export has is shown by a row whose payment is known."""
+    lines = ["R9,INV-1,12.50,TODAY,x1111,Settled", "R8,INV-2,12.50,TODAY,x1111,Settled"]
+    _, verdicts, settled = held_against(tmp_path, [DOUBT, Planned(2, State.SENDING)], lines)
+    assert (settled, verdicts) == (FOR_A_PERSON, {"1": "in doubt, found", "2": "in doubt, found"})
