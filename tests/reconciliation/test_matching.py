@@ -169,3 +169,11 @@ def test_another_reference_beside_the_own_is_the_payment_again(tmp_path: Path) -
     lines = ["R1,INV-1,12.50,TODAY,x6789,Settled", "R9,INV-1,12.50,TODAY,x6789,Settled"]
     _, verdicts, _ = held_against(tmp_path, [Planned(1, reference="R1")], lines)
     assert verdicts == {"1": "matched", "there 3": "there again"}
+
+
+def test_a_line_of_another_payment_hides_no_line_of_the_row(tmp_path: Path) -> None:
+    """The other payment is listed first, and the row's own line has no reference."""
+    rows = [Planned(1, reference="R1", invoice="A"), Planned(2, reference="R2", invoice="B")]
+    lines = ["X9,A,12.50,TODAY,x6789,Settled", ",A,12.50,TODAY,,Settled", "R2,B,12.50,TODAY,x6789,Settled"]
+    _, verdicts, _ = held_against(tmp_path, rows, lines)
+    assert verdicts == {"1": "matched", "2": "matched", "there 2": "unknown here"}
