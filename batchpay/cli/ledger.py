@@ -154,7 +154,7 @@ def check(
     accept = Accept(reason, accept_witness, accept_machine, lost_window_settled)
     found = check_ledger(context.settings.ledger, accept, actor())
     if found.accepted is not None:
-        output.say(context, f"accepted; rows now in doubt: {found.accepted.marked_in_doubt}")
+        output.say(context, f"accepted; rows put in doubt: {found.accepted.marked_in_doubt}")
         output.say(context, f"{found.accepted.lost}; new files wait for --lost-window-settled")
     if accept_machine:
         output.say(context, "accepted where it is now; send nothing more from where it was")

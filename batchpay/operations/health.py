@@ -158,13 +158,15 @@ def last_call(last: LastCall | None, expect_every: timedelta | None, now: dateti
     completed = "no call has completed yet"
     if last.completed_at is not None:
         completed = f"the last completed call ended {local_time(last.completed_at)}"
+    if last.completed_at != last.ended_at:
+        completed += f" (one ended {local_time(last.ended_at)} with exit code {last.exit_code})"
     if expect_every is None:
         return Finding("last call", completed, 0, details)
     if last.completed_at is not None and (last.completed_at - now).total_seconds() > _CLOCK_BACK_S:
         return Finding("last call", f"{completed}, which is {_AHEAD}: a later one is unknown", 6, details)
     waited = None if last.completed_at is None else banking_time(last.completed_at.astimezone(), now.astimezone())
     if waited is None or waited > expect_every:
-        text = f"{completed}, expected every {_age(expect_every)} of banking days; exit code then {last.exit_code}"
+        text = f"{completed}, expected every {_age(expect_every)} of banking days"
         return Finding("last call", text, 6, details)
     return Finding("last call", completed, 0, details)
 
