@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -171,14 +172,17 @@ def last_call(last: LastCall | None, expect_every: timedelta | None, now: dateti
     return Finding("last call", completed, 0, details)
 
 
-def disk(folder: Path) -> Finding:
-    """Check whether the ledger's disk has room."""
-    try:
-        status = os.statvfs(folder)
-    except OSError as error:
-        return Finding("disk", f"the ledger's folder {folder} can't be checked: {error.strerror}", 5)
-    free = status.f_bavail * status.f_frsize
-    text = f"{free >> 20:,} MiB free on the ledger's disk"
+def disk(ledger: Path, witness: Path) -> Finding:
+    """Check whether the disks of the ledger and of its witness have room: a run writes to both. The fuller counts."""
+    found = []
+    for word, folder in (("ledger", ledger.parent), ("witness", witness.parent)):
+        try:
+            status = os.statvfs(folder)
+        except OSError as error:
+            return Finding("disk", f"the {word}'s folder {folder} can't be checked: {error.strerror}", 5)
+        found.append((status.f_bavail * status.f_frsize, word))
+    free, word = min(found, key=itemgetter(0))  # the ledger's, if there is one disk
+    text = f"{free >> 20:,} MiB free on the {word}'s disk"
     return Finding("disk", text, 5 if free < DISK_FREE_BYTES_MIN else 0, {"free_bytes": free})
 
 

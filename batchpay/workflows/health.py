@@ -56,10 +56,11 @@ def health(settings: Settings, limits: Limits, now: datetime) -> Health:
     """Run every check; a ledger that can't be opened, or is the wrong one, is the first finding, not an error."""
     findings: list[Finding] = []
     try:
-        place = location(settings.ledger).ledger
+        paths = location(settings.ledger)
         findings += _ledger_findings(settings, limits, now)
-        findings.append(checks.last_call(read_last_call(last_call_path(place)), limits.expect_every, now))
-        findings.append(checks.disk(place.parent))
+        last = read_last_call(last_call_path(paths.ledger))
+        findings.append(checks.last_call(last, limits.expect_every, now))
+        findings.append(checks.disk(paths.ledger, paths.witness))
     except BatchpayError as error:
         findings.append(Finding("ledger", str(error), error.exit_code))
     if limits.inbox is not None:

@@ -243,7 +243,21 @@ def test_a_backup_that_is_overdue() -> None:
 
 
 def test_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Too little room for the outcomes of a run: 5."""
-    assert checks.disk(tmp_path).exit_code == 0
+    """Too little room for the outcomes of a run: 5. A full disk of the witness stops every run, and health was well."""
+    ledger, witness = tmp_path / "ledger.db", tmp_path / "keys" / "ledger.witness"
+    witness.parent.mkdir()
+    free = checks.disk(ledger, witness)
+    assert (free.exit_code, free.message.endswith(" on the ledger's disk")) == (0, True)
+    real = os.statvfs
+
+    def full(folder: Path) -> os.statvfs_result:
+        values = list(real(folder))
+        values[4] = 0 if folder == witness.parent else values[4]
+        return os.statvfs_result(values)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "statvfs", full)
+        told = checks.disk(ledger, witness)
+    assert (told.exit_code, told.message) == (5, "0 MiB free on the witness's disk")
     monkeypatch.setattr(checks, "DISK_FREE_BYTES_MIN", 1 << 60)
-    assert checks.disk(tmp_path).exit_code == 5
+    assert checks.disk(ledger, witness).exit_code == 5
