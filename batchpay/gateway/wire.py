@@ -133,6 +133,8 @@ class AnswerReader:
         status = self._parser.get_status_code()
         if status == 101:
             self._refuse("the answer switches to another protocol")
+        if status < 100:
+            self._refuse("the answer is not valid HTTP")
         if status < 200:
             return
         if self._parser.get_http_version() not in ("1.1", "1.0"):
@@ -149,7 +151,12 @@ class AnswerReader:
             self._refuse("the answer is longer than allowed")
 
     def on_body(self, data: bytes) -> None:
-        """Keep a part of the body, up to the cap."""
+        """Keep a part of the body, up to the cap.
+
+        An interim answer has no body: what another reader takes for the answer itself could pass for one.
+        """
+        if not self._in_body:
+            self._refuse("an interim answer has a body")
         self._body_bytes += len(data)
         if self._body_bytes > self._body_bytes_max:
             self._refuse("the answer is longer than allowed")

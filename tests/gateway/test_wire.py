@@ -34,6 +34,8 @@ def fed(data: bytes) -> AnswerReader:
         (b"HTTP/1.1 101 Switching\r\n\r\n", "another protocol"),
         (OK + b"Transfer-Encoding: chunked\r\n\r\n29\r\n" + b"x" * 41, "longer than allowed"),
         (HINTS * (INTERIM_ANSWERS_MAX + 1), "too many interim answers"),
+        (b"HTTP/1.1 150 Wait\r\nContent-Length: 2\r\n\r\n{}" + WHOLE, "an interim answer has a body"),
+        (b"HTTP/1.1 099 Odd\r\n\r\n" + WHOLE, "not valid HTTP"),
         (WHOLE * 2, "more came than one answer"),
         (b"hello", "not valid HTTP"),
     ],

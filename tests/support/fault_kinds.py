@@ -237,6 +237,9 @@ _add(
 _add("interim_alone_then_close", _write_and_end(_HINTS))
 _add("interim_alone_then_hang", _write_and_hang(_HINTS))
 _add("interim_storm", _for_ever(_HINTS * 50))
+# Its body was kept, and an empty answer after it was the payment's `success`.
+_add("interim_with_body", _write(answer("150 Wait", OK) + answer("200 OK", b"")))
+_add("interim_below_100", _write(answer("099 Odd", OK) + answer("200 OK", b"")))
 _add("switches_protocol", _write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n"))
 _add("two_answers_at_once", _write(success() + success("T-2")))
 _add("answer_then_empty_answer", _write(success() + answer("200 OK", b"")))
