@@ -15,6 +15,8 @@ from batchpay.writing.place import first_row, rows_of, separator_of
 
 _COLUMNS = ("row", "state", "attempts", "sent_at")
 _ANSWERED = (State.ACCEPTED, State.DECLINED)
+_SENT = (State.IN_DOUBT, State.SENDING)
+"""Sent, without an answer so far: results may be written while a run sends, or after one has died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +34,12 @@ class _Told:
         found = (str(row) for row, state in zip(self.rows, self.states, strict=True) if state in _ANSWERED)
         return {int(row) for row in found if row.isdecimal()}
 
-    def doubts(self, since: datetime | None) -> dict[int, int]:
-        """Return how often each row in doubt was sent, the last time not before a moment."""
+    def sent(self, since: datetime | None) -> dict[int, int]:
+        """Return how often each row without an answer was sent, the last time not before a moment."""
         found = {}
         for row, state, attempts, sent_at in zip(self.rows, self.states, self.attempts, self.sent_at, strict=True):
             numbers = str(row), str(attempts)
-            if state == State.IN_DOUBT and all(map(str.isdecimal, numbers)):
+            if state in _SENT and all(map(str.isdecimal, numbers)):
                 at = _moment(sent_at)
                 if since is None or at is None or at >= since:
                     found[int(numbers[0])] = int(numbers[1])
@@ -70,19 +72,19 @@ def _row_told_more(ledger: Ledger, batch: str, told: _Told) -> str | None:
 
     A doubt that a person settled makes up for a row that was paid, one that was released for a row that waits.
 
-    Rows that were in doubt before a person accepted the restored ledger were in doubt from then on: whatever is pending
+    Rows that were sent before a person accepted the restored ledger were in doubt from then on: whatever is pending
     again, somebody has decided.
     """
     accepted = ledger.latest_event(WITNESS_ACCEPTED)
     answered = told.answered()
-    doubts = told.doubts(since=accepted.at if accepted else None) if told.counts[State.IN_DOUBT] else {}
-    for columns in ledger.row_columns(batch, [State.PENDING, State.IN_DOUBT]) if answered or doubts else ():
+    sent = told.sent(since=accepted.at if accepted else None) if any(map(told.counts.get, _SENT)) else {}
+    for columns in ledger.row_columns(batch, [State.PENDING, State.IN_DOUBT]) if answered or sent else ():
         if not answered.isdisjoint(columns.rows):  # a million rows one by one would hold up the first payment
             row, state = next(pair for pair in zip(columns.rows, columns.states, strict=True) if pair[0] in answered)
             return f"row {row} of batch {batch} as answered, the ledger as {state.replace('_', ' ')}"
-        for row, state, attempts in zip(columns.rows, columns.states, columns.attempts, strict=True) if doubts else ():
-            if state is State.PENDING and doubts.get(row, 0) > attempts:
-                return f"row {row} of batch {batch} as in doubt, the ledger of no such attempt"
+        for row, state, attempts in zip(columns.rows, columns.states, columns.attempts, strict=True) if sent else ():
+            if state is State.PENDING and sent.get(row, 0) > attempts:
+                return f"row {row} of batch {batch} as sent, the ledger of no such attempt"
     return None
 
 

@@ -305,6 +305,17 @@ DEFECTS = (
         (("workflows/run.py", "        if told := told_more(ledger, batch.batch, path):", "        if told := '':"),),
     ),
     Defect(
+        "C11 results of a row that was being sent are no alarm",
+        "set_back:1:1:1",
+        (
+            (
+                "reports/earlier_results.py",
+                "_SENT = (State.IN_DOUBT, State.SENDING)",
+                "_SENT = (State.IN_DOUBT,)",
+            ),
+        ),
+    ),
+    Defect(
         "C11 results of an unknown batch are no alarm",
         "make:1:0:0 submit:0:0:0 second_ledger:0:0:0",
         (("workflows/paid_elsewhere.py", "        if batch not in known:", "        if batch in set() - known:"),),

@@ -88,9 +88,53 @@ def test_a_row_that_was_sent_and_is_in_doubt_is_known_by_its_results(desk: Desk,
     desk.answer = lambda _: Outcome(State.IN_DOUBT, "no answer came", bytes_sent=900)
     desk.submit(path, run=RunRequest(results, Limits(rows_max=1)))
     bring_back(desk)
-    with pytest.raises(LedgerBehind, match=r"tells of row 4 of batch .* as in doubt, the ledger of no such attempt"):
+    with pytest.raises(LedgerBehind, match=r"tells of row 4 of batch .* as sent, the ledger of no such attempt"):
         desk.submit(path, run=RunRequest(results))
     assert set(desk.arrived.values()) == {1}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_that_was_being_sent_is_known_by_its_results(desk: Desk, kind: str) -> None:
+    """Somebody wrote the results while the run sent, or the ledger's disk was full: they have it as `sending`.
+
+    The copy has it as never sent, and it was paid twice.
+    """
+    path, results = desk.file("pay.csv", *ROWS), desk.folder / f"pay.results.{kind}"
+    batch = str(desk.submit(path, run=RunRequest(results, Limits(rows_max=3))).batch)
+    keep(desk)
+    seen_while_sent(desk, path, batch, results)
+    assert states_told(results, batch) == {"accepted": 3, "sending": 1, "pending": 2}
+    bring_back(desk)
+    with pytest.raises(LedgerBehind, match=r"tells of row 4 of batch .* as sent, the ledger of no such attempt"):
+        desk.submit(path, run=RunRequest(results))
+    assert set(desk.arrived.values()) == {1}
+    accept_witness(desk.settings.ledger, "ann", "the machine was set back, and nothing later is left")
+    with closing(open_ledger(desk.settings.ledger)) as ledger:
+        ledger.resolve(batch, [Decision(4, State.ACCEPTED), Decision(5, State.PENDING)], "ann", "the portal")
+    summary = desk.submit(path, run=RunRequest(results))
+    assert (summary.of(State.ACCEPTED).rows, summary.of(State.IN_DOUBT).rows) == (5, 1)
+
+
+def seen_while_sent(desk: Desk, path: Path, batch: str, results: Path, answer: Outcome = ACCEPTED) -> None:
+    """Send one row, and write the results between the request and its answer."""
+
+    def look(_: str) -> Outcome:
+        results_again(batch, lambda _: results, desk.settings)
+        return answer
+
+    desk.answer = look
+    desk.submit(path, run=RunRequest(None, Limits(rows_max=1)))
+    desk.answer = lambda _: ACCEPTED
+
+
+def test_a_row_that_was_being_sent_when_the_results_were_written_is_no_alarm(desk: Desk) -> None:
+    """The gateway refused it with proof, so it is pending again; the ledger knows of the attempt that they tell of."""
+    path, results = desk.file("pay.csv", *ROWS[:2]), desk.folder / "pay.results.csv"
+    batch = str(desk.submit(path, run=RunRequest(results, Limits(rows_max=1))).batch)
+    refused = Outcome(State.PENDING, "HTTP 401", Answer(401), bytes_sent=900, stop="credentials refused")
+    seen_while_sent(desk, path, batch, results, refused)
+    assert states_told(results, batch) == {"accepted": 1, "sending": 1}
+    assert desk.submit(path, run=RunRequest(results)).of(State.ACCEPTED).rows == 2
 
 
 def test_a_row_that_is_sent_again_by_a_person_is_no_alarm(desk: Desk) -> None:
@@ -284,7 +328,7 @@ def test_a_row_in_doubt_that_a_person_decided_about_after_the_restore_is_sent(de
     desk.answer = lambda _: IN_DOUBT
     desk.submit(path, run=RunRequest(results))
     bring_back(desk)
-    with pytest.raises(LedgerBehind, match=r"tells of row 2 of batch .* as in doubt"):
+    with pytest.raises(LedgerBehind, match=r"tells of row 2 of batch .* as sent"):
         desk.submit(path, run=RunRequest(results))
     accept_witness(desk.settings.ledger, "ann", "the machine was set back, and nothing later is left")
     with closing(open_ledger(desk.settings.ledger)) as ledger:
