@@ -18,7 +18,7 @@ from batchpay.gateway.channel import Channel, Exchange
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.masking import Secrets
 from batchpay.gateway.payments import outcome_without_answer
-from batchpay.gateway.profile import Profile
+from batchpay.gateway.profile import MESSAGE_CHARACTERS_MAX, Profile, defused
 from batchpay.gateway.strict_json import NotStrictJson, parse_object
 from batchpay.outcome import Outcome
 from batchpay.payment import State
@@ -32,6 +32,8 @@ WAIT_S_MAX = 5.0
 _ID_MAX = 2**63 - 1
 _REFUSED_HTTP = {"404": "declined", "409": "declined"}
 """In this interface these answers concern the account: its id is unknown, or it is in the wrong state."""
+_SECRETS = ("pin", "password")
+"""Attributes of an account that the answer to a change must not bring to light."""
 
 
 class AccountRefused(BatchpayError):
@@ -110,7 +112,7 @@ class AccountsClient:
 
     def get(self, number: int) -> GatewayAccount:
         """Return one account. Raises RunStopped; AccountRefused if there is none."""
-        return self._read(f"/demoapi/gateway.json/{number}", lambda message: _account(message["gateway"]))
+        return self._read(f"/demoapi/gateway.json/{number}", lambda message: _account(message["gateway"], number))
 
     def create(self, node: Mapping[str, int | str]) -> int:
         """Create an account and return its id. Raises RunStopped, AccountRefused, AccountInDoubt."""
@@ -118,55 +120,57 @@ class AccountsClient:
             f"the account may have been created: `batchpay gateway list --not-deleted` shows whether a new"
             f" {node.get('gateway_name')} is there, before you create it again"
         )
-        return self._change("gateway.json", _body(node), _new_id, look)
+        return self._change("gateway.json", node, _new_id, look)
 
     def update(self, number: int, node: Mapping[str, int | str]) -> str:
         """Replace an account's attributes; return the gateway's message. Raises as `create`."""
         look = f"`batchpay gateway get {number}` shows when it was last updated"
-        return self._change(f"gateway.json/{number}/update", _body(node), _words, look)
+        return self._change(f"gateway.json/{number}/update", node, _words, look)
 
     def delete(self, number: int) -> str:
         """Delete an account; return the gateway's message. Raises as `create`."""
         look = f"`batchpay gateway list --deleted` shows whether {number} is among the deleted"
-        return self._change(f"gateway.json/{number}/delete", b"", _words, look)
+        return self._change(f"gateway.json/{number}/delete", {}, _words, look)
 
     def make_default(self, number: int) -> str:
         """Make an account the default of its kind; return the gateway's message. Raises as `create`."""
         look = "making it the default again does no harm"
-        return self._change(f"gateway.json/{number}/default", b"", _words, look)
+        return self._change(f"gateway.json/{number}/default", {}, _words, look)
 
     def _read(self, path: str, take: Callable[[Any], Value]) -> Value:
         """GET, repeated while there is no usable answer."""
 
         def unusable(exchange: Exchange) -> bool:
-            outcome = self._outcome(exchange)
+            outcome = self._outcome(exchange, self._secrets)
             return outcome.state in (State.PENDING, State.IN_DOUBT) and outcome.stop is None
 
         exchange = self._repeat(unusable, lambda: self._channel.exchange("GET", path))
-        outcome = self._outcome(exchange)
+        outcome = self._outcome(exchange, self._secrets)
         if outcome.state is not State.DECLINED or self._is_refused_in_words(exchange):
             self._raise_for(outcome)
         if outcome.state is State.ACCEPTED:
             try:
-                return take(_message(exchange))
+                return take(_message(exchange, self._secrets))
             except (KeyError, TypeError, ValueError):
                 pass
         if exchange.http_status is None:
             raise GatewayUnreachable(outcome.reason)
         raise RunStopped(f"{self.origin} gave an answer that is not recognized ({outcome.reason})")
 
-    def _change(self, path: str, body: bytes, take: Callable[[Any], Value], look: str) -> Value:
-        """POST, repeated only if no byte left."""
+    def _change(self, path: str, node: Mapping[str, int | str], take: Callable[[Any], Value], look: str) -> Value:
+        """POST, repeated only if no byte left; without attributes it has no body."""
+        body = _body(node) if node else b""
+        secrets = Secrets(others=[*self._secrets.others, *(str(node[name]) for name in _SECRETS if name in node)])
 
         def unsent(exchange: Exchange) -> bool:
             return exchange.http_status is None and exchange.bytes_sent == 0 and not exchange.certificate
 
         exchange = self._repeat(unsent, lambda: self._channel.exchange("POST", f"/demoapi/{path}", body))
-        outcome = self._outcome(exchange)
+        outcome = self._outcome(exchange, secrets)
         self._raise_for(outcome)
         if outcome.state is State.ACCEPTED:
             try:
-                return take(_message(exchange))
+                return take(_message(exchange, secrets))
             except (KeyError, TypeError, ValueError):
                 pass
         raise AccountInDoubt(f"in doubt ({outcome.reason}): {look}")
@@ -182,10 +186,10 @@ class AccountsClient:
         exchange: Exchange = retrying(attempt)
         return exchange
 
-    def _outcome(self, exchange: Exchange) -> Outcome:
+    def _outcome(self, exchange: Exchange, secrets: Secrets) -> Outcome:
         if exchange.http_status is None:
             return outcome_without_answer(exchange)
-        status, secrets = exchange.http_status, self._secrets
+        status = exchange.http_status
         return self._profile.outcome_of(status, exchange.headers, exchange.body, secrets=lambda: secrets)
 
     def _is_refused_in_words(self, exchange: Exchange) -> bool:
@@ -221,9 +225,18 @@ def _body(node: Mapping[str, int | str]) -> bytes:
     return json.dumps({"gateway": dict(node)}, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _message(exchange: Exchange) -> Any:
+def _message(exchange: Exchange, secrets: Secrets) -> Any:
     """Return the content of the success envelope; raises KeyError, TypeError or ValueError for any other shape."""
-    return parse_object(exchange.body)["successMessage"]["message"]
+    return _defused(parse_object(exchange.body)["successMessage"]["message"], secrets)
+
+
+def _defused(value: Any, secrets: Secrets) -> Any:
+    """Return a value of an answer with its texts as they may be shown and written."""
+    if isinstance(value, str):
+        return defused(value, MESSAGE_CHARACTERS_MAX, secrets) or ""
+    if isinstance(value, list):
+        return [_defused(item, secrets) for item in value]
+    return {name: _defused(part, secrets) for name, part in value.items()} if isinstance(value, dict) else value
 
 
 def _words(message: Any) -> str:
@@ -236,8 +249,13 @@ def _new_id(message: Any) -> int:
     return _whole(message["gateway"]["gateway_id"])
 
 
-def _account(item: Any) -> GatewayAccount:
-    """Read an account; only its id and name are required."""
+def _account(item: Any, number: int | None = None) -> GatewayAccount:
+    """Read an account, the one with this number if one is given; only its id and name are required.
+
+    By the answer for another account rows would be rejected for good.
+    """
+    if number is not None and _whole(item["id"]) != number:
+        raise ValueError
     type_id = item.get("gateway_type_id")
     return GatewayAccount(
         id=_whole(item["id"]),

@@ -68,7 +68,7 @@ _HTTP_KEY = re.compile(r"[1-5][0-9]{2}|[245]xx", re.ASCII)
 _ACCEPTED = State.ACCEPTED
 _NODES_MAX = 64
 _DEPTH_MAX = 5
-_MESSAGE_CHARACTERS_MAX = 200
+MESSAGE_CHARACTERS_MAX = 200
 _REFERENCE_CHARACTERS_MAX = 64
 _CODE_CHARACTERS_MAX = 16
 
@@ -227,9 +227,9 @@ class Profile:
         hidden = secrets()
         return Answer(
             http_status,
-            response_code=_defused(code, _CODE_CHARACTERS_MAX, hidden),
-            message=_defused(message, _MESSAGE_CHARACTERS_MAX, hidden),
-            gateway_reference=_defused(reference, _REFERENCE_CHARACTERS_MAX, hidden),
+            response_code=defused(code, _CODE_CHARACTERS_MAX, hidden),
+            message=defused(message, MESSAGE_CHARACTERS_MAX, hidden),
+            gateway_reference=defused(reference, _REFERENCE_CHARACTERS_MAX, hidden),
         )
 
 
@@ -291,7 +291,7 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _defused(text: str | None, characters_max: int, secrets: Secrets) -> str | None:
+def defused(text: str | None, characters_max: int, secrets: Secrets) -> str | None:
     """Return one printable line of bounded length, without control characters and without what must not be stored."""
     if text is None:
         return None
