@@ -378,6 +378,11 @@ SABOTAGES: tuple[tuple[str, tuple[str, str, str], str], ...] = (
         ("ledger/postgres/0001.sql", "WHERE l.id = 1) IS NOT NULL THEN", "WHERE l.id = 1) = '' THEN"),
         f"{_FAILOVER}::test_files_that_were_put_back_send_nothing_once_a_machine_looks_that_knows",
     ),
+    (
+        "goes on in the file that a ledger has moved from",
+        ("ledger/sqlite/store.py", "        if latest == MOVED:  #", "        if latest is MOVED:  #"),
+        "tests/ledger/test_moving.py::test_whoever_opened_the_file_before_the_move_writes_nothing_to_it_after",
+    ),
 )
 """What is broken, how, and the test that must notice."""
 

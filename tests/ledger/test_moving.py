@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,11 +14,12 @@ import pytest
 from batchpay.errors import BatchHeld, LedgerBehind, LedgerDamaged, LedgerNotUsable, WrongUse
 from batchpay.ledger import open as door
 from batchpay.ledger.columns import Lookup
-from batchpay.ledger.contract import Ledger
+from batchpay.ledger.contract import Ledger, Run
 from batchpay.ledger.postgres import arrival
 from batchpay.ledger.records import Decision
-from batchpay.ledger.sqlite import opening
+from batchpay.ledger.sqlite import audit, departure, opening
 from batchpay.ledger.sqlite.ledger import SqliteLedger
+from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.witness import Witness
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import Environment, State
@@ -250,6 +251,49 @@ def test_nothing_moves_while_a_run_is_under_way_or_where_anything_is_wrong(mover
         connection = left.store._connection  # type: ignore[attr-defined]
         connection.execute("UPDATE row SET amount_cents = 5 WHERE state = 5")
         mover.move()
+
+
+def test_whoever_opened_the_file_before_the_move_writes_nothing_to_it_after(mover: Mover) -> None:
+    """A submission that still read its file went on in the old ledger: what it paid, the database paid once more."""
+    old = mover.factory.create()
+    name, other = (register(old, columns(old, [1, 2, 3], salt=salt), content=salt.encode()) for salt in ("a", "b"))
+    send(old, other, {1: IN_DOUBT})
+    mover.move()
+    with old.lock(old.find(name).digest), pytest.raises(LedgerNotUsable, match="has moved to a database meanwhile"):
+        old.start(name, "ada")
+    with pytest.raises(LedgerNotUsable, match="has moved"):
+        register(old, columns(old, [1], salt="c"), content=b"c")
+    with pytest.raises(LedgerNotUsable, match="has moved"):
+        old.resolve(other, [Decision(1, State.PENDING)], "ann", "not in the portal")
+    with closing(door.open_ledger(mover.there)) as moved:
+        send(moved, name, {1: ACCEPTED})
+        assert [batch.batch for batch in moved.batches()] == [other, name]
+
+
+def test_a_file_registered_while_the_ledger_is_checked_is_not_left_behind(
+    mover: Mover, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its run held a lock that the move did not look for, and had payments under way when the copy was made."""
+    ledger = mover.factory.create()
+    register(ledger, columns(ledger, [1, 2]))
+
+    def check(store: Store) -> list[str]:
+        name = register(ledger, columns(ledger, [1, 2], salt="late"), content=b"late")
+        held.enter_context(ledger.lock(ledger.find(name).digest))
+        runs.append(ledger.start(name, "bob"))
+        runs[0].commit([1], [])
+        return audit.check(store)
+
+    runs: list[Run] = []
+    monkeypatch.setattr(departure, "check", check)
+    with ExitStack() as held:
+        with pytest.raises(BatchHeld, match="was registered while"):
+            mover.move()
+        runs[0].commit([2], [(1, ACCEPTED)])
+        runs[0].commit([], [(2, ACCEPTED)])
+        runs[0].finish(None)
+    monkeypatch.undo()
+    assert mover.in_force() == [mover.factory.settings]
 
 
 @pytest.mark.parametrize("with_witness", [False, True])

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from batchpay.errors import LedgerDamaged, LedgerNotUsable
+from batchpay.errors import BatchHeld, LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.moving import MOVED, Contents
 from batchpay.ledger.records import BatchSummary
 from batchpay.ledger.spill import spill_files
@@ -63,6 +63,7 @@ def depart(ledger: SqliteLedger, to: str, who: str, why: str, hand_over: Callabl
     """Pass everything on, then end here; raises BatchHeld while anything is in progress, LedgerNotUsable."""
     store = ledger.store
     with ExitStack() as held:
+        registered = ledger.registration_count()
         for batch in {one.digest: one for one in ledger.batches()}.values():
             held.enter_context(ledger.lock(batch.digest))
         for batch in ledger.batches():
@@ -72,6 +73,8 @@ def depart(ledger: SqliteLedger, to: str, who: str, why: str, hand_over: Callabl
         if problems:
             raise LedgerDamaged(f"{problems[0]}; nothing was moved (batchpay ledger check says more)")
         with store.transaction() as transaction:
+            if transaction.registrations() != registered:  # nobody's lock is held here for what is new
+                raise BatchHeld("a file was registered while the ledger was checked; run the command again")
             hand_over(contents(store, transaction.connection))
             transaction.event(MOVED, None, who, why, {"to": to})
         store.witness.sync()

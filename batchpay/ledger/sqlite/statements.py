@@ -42,7 +42,7 @@ _NAMED_EVENT = (
 NAMED_EVENTS = f"{_NAMED_EVENT} WHERE :batch IS NULL OR event.batch = :batch ORDER BY number"
 LATEST_EVENT = f"{_NAMED_EVENT} WHERE kind = ? AND kind <> 'progress' ORDER BY number DESC LIMIT 1"
 MAC_OF_EVENT = "SELECT mac FROM event WHERE number = ?"
-LAST_MAC = "SELECT number, mac FROM event ORDER BY number DESC LIMIT 1"
+CHAIN_HEAD = "SELECT number, mac, kind FROM event ORDER BY number DESC LIMIT 1"
 LAST_EVENT = "SELECT number, at FROM event ORDER BY number DESC LIMIT 1"
 LAST_EVENT_AT = "SELECT at FROM event ORDER BY number DESC LIMIT 1"
 LAST_OF_KINDS = (

@@ -26,6 +26,7 @@ from batchpay.ledger.database import Parameters, Statements
 from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import FIRST_MAC, event_mac, event_text
 from batchpay.ledger.keys import Keys
+from batchpay.ledger.moving import MOVED
 from batchpay.ledger.paths import LedgerPaths
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.failures import FOREIGN, translate, translated
@@ -370,19 +371,18 @@ class Transaction:
     def write_totals(self, changes: TotalsDelta, batch: int) -> None:
         """Write changes of totals; the table refuses a count below zero, which undoes the transaction."""
         for state, direction, rows, cents in changes.changes():
-            updated = self.execute(
-                sql.ADD_TO_TOTAL,
-                (rows, cents, batch, state, direction),
-            )
+            updated = self.execute(sql.ADD_TO_TOTAL, (rows, cents, batch, state, direction))
             if updated.rowcount == 0:
                 self.execute(sql.ADD_TOTAL, (batch, state, direction, rows, cents))
 
     def event(self, kind: str, batch: int | None, who: str, why: str | None, detail: dict[str, Any]) -> None:
-        """Append a line to the history, chained to the one before."""
-        number, before = self.execute(sql.LAST_MAC).fetchone() or (
-            0,
-            FIRST_MAC,
-        )
+        """Append a line to the history, chained to the one before; raises LedgerNotUsable if the ledger has moved."""
+        number, before, latest = self.execute(sql.CHAIN_HEAD).fetchone() or (0, FIRST_MAC, "")
+        if latest == MOVED:  # since this process opened it, which would go on here, and others there
+            raise LedgerNotUsable(
+                f"the ledger {self._store.place.ledger} has moved to a database meanwhile; run the command again with "
+                "the ledger.url (BATCHPAY_LEDGER) of that one"
+            )
         event = (number + 1, now_ms(), batch, kind, who, why, event_text(detail))
         mac = event_mac(self._store.keys, before, event)
         self.execute(sql.ADD_EVENT, (*event, mac))
