@@ -379,6 +379,11 @@ SABOTAGES: tuple[tuple[str, tuple[str, str, str], str], ...] = (
         f"{_FAILOVER}::test_files_that_were_put_back_send_nothing_once_a_machine_looks_that_knows",
     ),
     (
+        "holds the database against the witness only when it is opened",
+        ("ledger/postgres/ledger.py", "        failover.require_whole(self.store, joins=True)", "        failover"),
+        f"{_FAILOVER}::test_files_that_were_put_back_under_a_command_send_nothing_if_its_machine_knows",
+    ),
+    (
         "goes on in the file that a ledger has moved from",
         ("ledger/sqlite/store.py", "        if latest == MOVED:  #", "        if latest is MOVED:  #"),
         "tests/ledger/test_moving.py::test_whoever_opened_the_file_before_the_move_writes_nothing_to_it_after",

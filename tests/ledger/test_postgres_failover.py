@@ -210,6 +210,19 @@ def test_files_that_were_put_back_send_nothing_once_a_machine_looks_that_knows(
     assert set(states(office.ada.open(), office.batch).values()) == {State.IN_DOUBT}
 
 
+def test_files_that_were_put_back_under_a_command_send_nothing_if_its_machine_knows(office: Office) -> None:
+    """It had compared them with its witness when it began to read its file, and by then they were not put back yet."""
+    copy = office.copied()
+    send_one(office)
+    before = office.ada.open()
+    office.primary.stop()
+    copy.start()
+    with before.lock(before.find(office.batch).digest), pytest.raises(LedgerBehind, match="older than this machine's"):
+        before.start(office.batch, "ada")
+    with pytest.raises(LedgerBehind, match="what the machine"):
+        office.ben.open()
+
+
 def test_a_dump_that_was_loaded_elsewhere_sends_nothing_on_any_machine(office: Office, postgres_server: Server) -> None:
     """It lies in another server; a machine that knows more is not talked into it, and any may see what is in it."""
     postgres_server.drop(postgres_server.new_database())  # so that the roles are there: no dump has them

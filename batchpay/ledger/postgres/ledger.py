@@ -13,7 +13,7 @@ from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
 from batchpay.ledger.event_chain import results_noted
 from batchpay.ledger.hosts import HostRun
-from batchpay.ledger.postgres import audit, batch_writer, decisions, fences, lookup, reading
+from batchpay.ledger.postgres import audit, batch_writer, decisions, failover, fences, lookup, reading
 from batchpay.ledger.postgres.company_statements import BATCHES_AT_WORK, LIVE_RUNS_OF_DIGEST, SENT
 from batchpay.ledger.postgres.marks import RunMarks
 from batchpay.ledger.postgres.run import PostgresRun
@@ -99,6 +99,7 @@ class PostgresLedger(StoredLedger[Store]):
     def start(
         self, batch: str, who: str, why: str | None = None, *, helps: bool = False, results: str | None = None
     ) -> PostgresRun:
+        failover.require_whole(self.store, joins=True)  # it may have been put back since it was opened
         number = self._held_batch(batch)
         audit.check_batch(self.store, number)
         noted = results_noted(results)
