@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -354,6 +355,19 @@ def test_a_run_of_a_known_batch_goes_on_in_a_restored_ledger(closed: LedgerFacto
         assert run.claim(9) == []
         run.finish(None)
     assert ledger.find(None).by_state[State.IN_DOUBT].rows == 3
+
+
+def test_a_ledger_restored_while_a_command_reads_its_payments_sends_nothing(
+    closed: LedgerFactory, tmp_path: Path
+) -> None:
+    """`cp` writes into the same file, which nothing else shows: what was sent since the copy was sent once more."""
+    before = open_ledger(closed.settings)
+    closed.open().backup(tmp_path / "copy.db")
+    send(closed.open(), [1])
+    closed.close()
+    shutil.copyfile(tmp_path / "copy.db", closed.path)
+    with closing(before), pytest.raises(LedgerBehind, match="older than its witness"):
+        send(before, [1])
 
 
 def test_accepting_a_witness_does_not_accept_the_machine(closed: LedgerFactory, tmp_path: Path) -> None:

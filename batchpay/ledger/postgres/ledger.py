@@ -99,7 +99,7 @@ class PostgresLedger(StoredLedger[Store]):
     def start(
         self, batch: str, who: str, why: str | None = None, *, helps: bool = False, results: str | None = None
     ) -> PostgresRun:
-        failover.require_whole(self.store, joins=True)  # it may have been put back since it was opened
+        failover.require_whole(self.store, joins=True)  # it may have been restored since it was opened
         number = self._held_batch(batch)
         audit.check_batch(self.store, number)
         noted = results_noted(results)
