@@ -35,6 +35,7 @@ from batchpay.errors import (
     WrongUse,
 )
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
+from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.open import (
     accept_machine,
     accept_witness,
@@ -45,6 +46,7 @@ from batchpay.ledger.open import (
     settle_lost_window,
     weaknesses,
 )
+from batchpay.ledger.postgres import store
 from batchpay.ledger.postgres.connection import Place, _refuse_unsafe, place_of
 from batchpay.payment import State
 from batchpay.settings import LedgerSettings
@@ -669,3 +671,20 @@ def test_no_file_is_taken_for_a_database(tmp_path: Path) -> None:
         assert connection.execute("SELECT count(*) FROM event").fetchone() == (1,)
     with pytest.raises(WrongUse, match="owner-url"):
         create_ledger(settings, "tester", owner_url="postgresql://x@127.0.0.1/x")
+
+
+def test_a_person_brings_a_clock_that_was_ahead_to_an_end(
+    factory: PostgresFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine whose clock was a year ahead wrote one event: no machine could write for a year, not even that word."""
+    ledger = factory.create()
+    with monkeypatch.context() as ahead:
+        ahead.setattr(store, "now_ms", lambda: now_ms() + 365 * 86_400_000)
+        batch = register(ledger, columns(ledger, [1]))
+    factory.close()
+    with pytest.raises(LedgerNotUsable, match="hours before the ledger's last event"):
+        factory.open()
+    with pytest.raises(WrongUse, match="nothing to accept"):
+        accept_machine(factory.settings, "ann", "the date of host B was wrong")
+    assert accept_witness(factory.settings, "ann", "the date of host B was wrong").marked_in_doubt == 1
+    assert states(factory.open(), batch) == {1: State.IN_DOUBT}

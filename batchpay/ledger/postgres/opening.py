@@ -207,12 +207,12 @@ def join(settings: LedgerSettings, who: str, why: str) -> LedgerPaths:
 
 
 def accept_witness(settings: LedgerSettings, who: str, why: str) -> AcceptedWitness:
-    with closing(_open(settings, checks_witness=False)) as ledger:
+    with closing(_open(settings, checks_witness=False, checks_clock=False)) as ledger:
         return restoring.accept_witness(ledger.store, who, why)
 
 
 def accept_machine(settings: LedgerSettings, who: str, why: str) -> None:
-    with closing(_open(settings, checks_witness=False)) as ledger:
+    with closing(_open(settings, checks_witness=False, checks_clock=False)) as ledger:
         failover.accept_machine(ledger.store, who, why)
 
 
@@ -237,7 +237,9 @@ def _mark(settings: LedgerSettings, keys: Keys) -> str | None:
     return keys.machine_mark(machine) if machine else None
 
 
-def _open(settings: LedgerSettings, *, read_only: bool = False, checks_witness: bool = True) -> PostgresLedger:
+def _open(
+    settings: LedgerSettings, *, read_only: bool = False, checks_witness: bool = True, checks_clock: bool = True
+) -> PostgresLedger:
     store = _store(settings, read_only=read_only)
     try:
         with store.reading() as connection:
@@ -264,7 +266,10 @@ def _open(settings: LedgerSettings, *, read_only: bool = False, checks_witness: 
         if read_only:
             _note_what_is_there(store)
         else:
-            _look_before_writing(store, opened_after_s, checks_witness=checks_witness)
+            if checks_witness:
+                _look_before_writing(store)
+            if checks_clock:
+                refuse_clock_behind(opened_after_s)
     except BaseException:
         store.close()
         raise
@@ -294,11 +299,9 @@ def _note_latest(store: Store) -> None:
         store.note(last[0], last[2])
 
 
-def _look_before_writing(store: Store, opened_after_s: float, *, checks_witness: bool) -> None:
-    if checks_witness:
-        failover.require_whole(store, joins=True)
-        problems = check_at_opening(store)
-        if problems:
-            raise LedgerDamaged(f"{problems[0]}; nothing was sent (batchpay ledger check says more)")
-        _note_latest(store)
-    refuse_clock_behind(opened_after_s)
+def _look_before_writing(store: Store) -> None:
+    failover.require_whole(store, joins=True)
+    problems = check_at_opening(store)
+    if problems:
+        raise LedgerDamaged(f"{problems[0]}; nothing was sent (batchpay ledger check says more)")
+    _note_latest(store)
