@@ -7,12 +7,15 @@ import io
 import json
 import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,10 +29,10 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.outcome import Outcome
 from batchpay.settings import GatewaySettings, LedgerSettings, PolicySettings, Settings, SubmitSettings
-from batchpay.web import job, run_job, spool
+from batchpay.web import job, paper_job, run_job, spool
 from batchpay.web.app import create_app
 from batchpay.web.jobs import Supervisor
-from batchpay.web.site import Access, Reader, Site
+from batchpay.web.site import EXTENSION, Access, Reader, Site
 from batchpay.web.store import Row, Store
 from batchpay.workflows import run
 from batchpay.workflows.resolve import Proposal, Signature
@@ -192,6 +195,41 @@ class House:
         object.__setattr__(self.site, "settings", changed)
 
 
+_BUILT: list[Flask] = []
+"""The application, once a test has built it: it keeps its templates compiled, and knows nothing but its site."""
+
+
+def app_of(site: Site) -> Flask:
+    """Return the application with the pages of a site, and no other's."""
+    if not _BUILT:
+        _BUILT.append(create_app(site))
+        _BUILT[0].testing = True
+    _BUILT[0].extensions[EXTENSION] = site
+    return _BUILT[0]
+
+
+def paper_here(
+    command: list[str], *, input: bytes, stdout: int, pass_fds: tuple[int, ...], **_: Any
+) -> subprocess.CompletedProcess[bytes]:
+    """Do in this process what the child of papers.py does: its start takes half a second."""
+    kind, source = command[-2:]
+    assert source == (str(pass_fds[0]) if pass_fds else "-")
+    umask, out = os.umask(0o077), os.dup(1)
+    os.dup2(stdout, 1)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", ["paper_job", kind, source])
+            patch.setattr(sys, "stdin", io.StringIO(input.decode()))
+            patch.setattr(sys, "stderr", said := io.StringIO())
+            patch.setattr(paper_job, "keep_memory_private", lambda: None)  # the tests' process has nothing to hide
+            code = paper_job.main()
+    finally:
+        os.dup2(out, 1)
+        os.close(out)
+        os.umask(umask)
+    return subprocess.CompletedProcess(command, code, None, said.getvalue().encode())
+
+
 def make_house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     """Build the page with its people over an empty ledger."""
     key = tmp_path / "key"
@@ -201,6 +239,7 @@ def make_house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     monkeypatch.setattr(run_job, "_SIGNALS", ())
     monkeypatch.setattr(Preflight, "check_connection", lambda self: None)
     monkeypatch.setattr(Preflight, "refused", lambda self, ids: {})
+    monkeypatch.setattr("batchpay.web.papers.subprocess", SimpleNamespace(run=paper_here, PIPE=subprocess.PIPE))
     settings = Settings(
         gateway=GatewaySettings(base_url="http://127.0.0.1:9", api_id="house"),
         submit=SubmitSettings(rate="20000", workers=1),
@@ -214,9 +253,7 @@ def make_house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
         settings, store, Supervisor(store, settings), Reader(settings.ledger),
         Access(hosts=frozenset({"localhost"})), clock=lambda: now[0],
     )  # fmt: skip
-    app = create_app(site)
-    app.testing = True
-    found = House(site, app, now)
+    found = House(site, app_of(site), now)
 
     class Gateway:
         def __init__(self, *_: object) -> None:

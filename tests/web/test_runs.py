@@ -95,6 +95,13 @@ def test_a_child_that_is_gone_is_said(house: House) -> None:
     assert "ended unexpectedly and is being restarted" in words_of(house.get("lee", f"/files/{file_id}/run/now"))
 
 
+@pytest.fixture
+def children(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Papers are made by processes, as they are outside of tests."""
+    monkeypatch.setattr("batchpay.web.papers.subprocess", subprocess)
+
+
+@pytest.mark.usefixtures("children")
 def test_results_are_made_when_they_are_asked_for(house: House) -> None:
     """By a child, in memory: the page's folder holds nothing of them, and the download stands in the history."""
     file_id = house.sent()
@@ -106,6 +113,7 @@ def test_results_are_made_when_they_are_asked_for(house: House) -> None:
     assert f"downloaded the results of {batch}" in words_of(house.get("lee", "/audit"))
 
 
+@pytest.mark.usefixtures("children")
 def test_an_export_is_compared_and_settles_what_it_proves(house: House) -> None:
     """Compare changes nothing; settling takes the role, a reason and the password, and leaves the ledger's word."""
     answered(house, "INV-C")
@@ -203,6 +211,7 @@ def test_a_payment_is_found_by_its_id(house: House) -> None:
     assert "No payment with the paymentId" in words_of(house.get("lee", "/history?payment=Bo+Hart"))
 
 
+@pytest.mark.usefixtures("children")
 def test_what_a_child_can_not_make_is_said(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """A child's one sentence is the page's; the person is not left with half a file."""
     monkeypatch.setattr(sys, "executable", "/bin/false")
@@ -242,7 +251,7 @@ def test_a_fault_of_a_child_tells_no_row(
     def run(*_: object, **__: object) -> subprocess.CompletedProcess[bytes]:
         return subprocess.CompletedProcess([], 1, b"", b"Traceback: 648443924")
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr("batchpay.web.papers.subprocess.run", run)
     said = words_of(house.get("lee", f"/batches/{batch}/report", 503))
     assert "could not be created" in said
     assert "648443924" not in said
