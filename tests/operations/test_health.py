@@ -36,8 +36,9 @@ def found(settings: Settings, limits: Limits | None = None, now: datetime | None
     return {one.check: one for one in looked.findings}
 
 
-def test_all_is_well(settings: Settings, tmp_path: Path) -> None:
-    """A ledger whose rows are all final: every check is good."""
+def test_all_is_well(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ledger whose rows are all final, on a disk: every check is good."""
+    monkeypatch.setattr("batchpay.ledger.sqlite.files._passing_file_system", lambda folder: None)
     with ledger_in(tmp_path) as ledger:
         add_batch(ledger, [Planned(1), Planned(2, State.DECLINED)])
     findings = found(settings)
