@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
+from functools import cache
 from itertools import pairwise
 
 from tests.support.banking_days import is_banking_day
@@ -64,7 +65,8 @@ _IGNORABLE = (
 )  # fmt: skip
 """Default_Ignorable_Code_Point of the Unicode Character Database."""
 _NO_BREAK = frozenset("\xa0\u2007\u202f")
-_ZERO_WIDTH = frozenset("\u200b\u200c\u200d\u2060\ufeff")
+_COPIED = _NO_BREAK | frozenset("\u200b\u200c\u200d\u2060\ufeff")
+"""With those of no width: what copying from a page brings along."""
 _CONTINUATIONS = frozenset(
     [chr(code) for code in range(0xA0, 0xC0)]
     + [bytes([byte]).decode("cp1252") for byte in range(0x80, 0xA0) if byte not in (0x81, 0x8D, 0x8F, 0x90, 0x9D)]
@@ -170,11 +172,13 @@ def _checked_row(cells: Mapping[str, str | None], as_of: date, options: Options)
     return row
 
 
+@cache
 def _names_and_addresses() -> tuple[str, ...]:
     parts = ("FirstName", "LastName", "Company", "AddressLine1", "AddressLine2", "City")
     return (*(f"{node}{part}" for node in ("billing", "shipping") for part in parts), "achBankName", "achNameOnCheck")
 
 
+@cache
 def _is_unseen(character: str) -> bool:
     ignorable = any(first <= ord(character) <= last for first, last in _IGNORABLE)
     return ignorable or unicodedata.category(character) == "Cf" or character in _NO_BREAK or character == "\u2011"
@@ -195,10 +199,12 @@ def _is_garbled(value: str) -> bool:
 def _copied(row: _Row) -> None:
     for column in _names_and_addresses():
         value = row.cells[column]
-        text_rules = {(column, code, ERROR) for code in ("characters", "whitespace", "length")}
-        if value is None or row.findings & text_rules:
+        if value is None or value.isascii():
             continue
-        if any(character in _NO_BREAK | _ZERO_WIDTH for character in value) or _is_garbled(value):
+        text_rules = {(column, code, ERROR) for code in ("characters", "whitespace", "length")}
+        if row.findings & text_rules:
+            continue
+        if not _COPIED.isdisjoint(value) or _is_garbled(value):
             row.warn(column, "characters")
 
 
