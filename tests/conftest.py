@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import Iterator
@@ -25,6 +26,13 @@ def pytest_configure() -> None:
     """Keep the files of tests in memory where it has room: they sync thousands of times, which costs nothing there."""
     if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is loaded to the garbage collector no more: it stays to the end, and each pass would look at it."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 @pytest.fixture(scope="module")
