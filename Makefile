@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 T ?= tests
 # The tests run in three parts at once, even by the time they take: two cores are busy while some test waits.
-PART_1 := tests/acceptance tests/sandbox tests/validation
+PART_1 := tests/acceptance tests/validation
 PART_2 := tests/ledger tests/workflows tests/model tests/gateway
 # Whatever the environment says, bytecode is kept: each part would compile the tests and their libraries anew, for 3 s.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
