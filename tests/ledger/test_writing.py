@@ -110,7 +110,10 @@ def test_the_log_does_not_grow_with_a_run(ledger_factory: LedgerFactory, monkeyp
 
 
 def test_a_run_keeps_little_of_the_ledger_in_memory(ledger_factory: LedgerFactory) -> None:
-    """SQLite looks through all that it keeps in nearly every commit: a fifth of the ledger's time in a large batch."""
+    """SQLite looks through all that it keeps in nearly every commit: a fifth of the ledger's time in a large batch.
+
+    What registers keeps more, but no 64 MiB: a million rows were no faster by them, and the next look-up was slower.
+    """
     ledger = ledger_factory.create()
     name = register(ledger, columns(ledger, [1]))
 
@@ -121,9 +124,9 @@ def test_a_run_keeps_little_of_the_ledger_in_memory(ledger_factory: LedgerFactor
     before = kept_kib()
     with ledger.lock(ledger.find(name).digest):
         run = ledger.start(name, "ada")
-        assert kept_kib() <= before / 100
+        assert kept_kib() <= before / 16
         run.finish(None)
-    assert kept_kib() == before, "to register the next batch takes as much as ever"
+    assert kept_kib() == before <= 16_384, "to register the next batch takes as much as ever"
 
 
 def test_every_descriptor_is_given_back(ledger_factory: LedgerFactory) -> None:

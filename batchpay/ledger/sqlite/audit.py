@@ -32,6 +32,7 @@ def check(store: Store, *, by_witness: bool = True) -> list[str]:
     problems: list[str] = []
     try:
         with store.reading() as connection:
+            connection.execute(sql.KEEP_MUCH)
             problems += _check_structure(connection)
             replayed = Replay()
             problems += _check_history(store, connection, replayed)

@@ -211,7 +211,7 @@ class SqliteRun:
                 if held_back is not None and held_back.rows:
                     detail["held back"] = [held_back.rows, held_back.cents]
                 transaction.event("finished", self._batch, self._who, stopped, detail)
-                transaction.execute(sql.KEEP_MUCH)
+                transaction.execute(sql.KEEP_SOME)
             self._store.witness.sync()
             self._store.checkpoint()
         finally:

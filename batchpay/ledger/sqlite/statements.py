@@ -24,11 +24,12 @@ _PLACE = "{0}.id >> 32, {0}.id & 4294967295"
 META = "SELECT name, value FROM meta"
 ADD_META = "INSERT INTO meta VALUES (?, ?)"
 PROBE = "UPDATE meta SET value = ? WHERE name = 'probe'"
-KEEP_MUCH = "PRAGMA cache_size = -65536"
-KEEP_LITTLE = "PRAGMA cache_size = -512"
-"""How much of the ledger a connection keeps in memory, in KiB: much to register and to look for duplicates, which go
-everywhere in it; little in a run, which writes each group near the one before. In a commit that split a page, as most
-of a run's do, SQLite looks through every page that it keeps.
+KEEP_LITTLE, KEEP_SOME, KEEP_MUCH = (f"PRAGMA cache_size = -{kib}" for kib in (512, 8192, 65_536))
+"""How much of the ledger a connection keeps in memory, in KiB.
+
+Some by default: rows are registered and looked up in the order of their tables, so that more is only fresh memory.
+Little in a run, which writes each group near the one before: in a commit that split a page, as most of a run's do,
+SQLite looks through every page that it keeps. Much where the whole ledger is checked, by indexes in any order.
 """
 
 # History

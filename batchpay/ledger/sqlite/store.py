@@ -65,7 +65,7 @@ def connect(path: Path, mode: str, wait_s: float) -> sqlite3.Connection:
     try:
         for pragma in ("trusted_schema = OFF", "cell_size_check = ON", "temp_store = MEMORY", "mmap_size = 0"):
             connection.execute(f"PRAGMA {pragma}")
-        connection.execute(sql.KEEP_MUCH)
+        connection.execute(sql.KEEP_SOME)
     except BaseException:
         connection.close()
         raise
