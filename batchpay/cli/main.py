@@ -14,17 +14,15 @@ from batchpay import __version__
 from batchpay.cli.commands import COMMANDS, load_command
 from batchpay.cli.context import Context, Group
 from batchpay.cli.process import (
-    collect_rarely,
     ignore_signals,
     interrupt_on_signals,
-    keep_freed_memory,
     keep_output,
     open_standard_descriptors,
     with_room_for_calls,
 )
 from batchpay.errors import BatchpayError, place_of
 from batchpay.text import printable
-from batchpay.writing.no_core import keep_memory_private
+from batchpay.writing.process_memory import collect_rarely, keep_freed_memory, keep_memory_private
 
 _STOPPED = "stopped by a signal; safe to run again"
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import gc
 import io
 import os
 import pwd
@@ -53,25 +51,6 @@ def _account(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"uid {uid}"
-
-
-def keep_freed_memory() -> None:
-    """Let polars use what it freed for the next chunk, in place of giving it back and asking the kernel for it again.
-
-    A check of a large file takes 8 % less CPU time so, and a tenth less memory. It is read when polars is imported, so
-    this comes before; who set the variable is not overruled.
-    """
-    os.environ.setdefault("_RJEM_MALLOC_CONF", "narenas:1,dirty_decay_ms:5000")
-
-
-def collect_rarely() -> None:
-    """Look for garbage in cycles after 200,000 new objects, not after 700, and not once more at the end.
-
-    Little of ours is in cycles, and what imports make stays: looking through it took a fourth of a short command. The
-    imports of a submission make 107,000 objects.
-    """
-    gc.set_threshold(200_000)
-    atexit.register(gc.freeze)
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

@@ -18,13 +18,25 @@ from pathlib import Path
 
 from batchpay.errors import place_of
 from batchpay.settings import Settings, load_settings
-from batchpay.web import check_job, run_job
 from batchpay.web.jobs import RUNS, lock_file
 from batchpay.web.store import Store
 from batchpay.web.task import Task
-from batchpay.writing.no_core import keep_memory_private
+from batchpay.writing.process_memory import collect_rarely, keep_memory_private
 
-KINDS: dict[str, Callable[[Task], int]] = {"check": check_job.check, "submit": run_job.send, "resume": run_job.send}
+
+def _check(task: Task) -> int:
+    from batchpay.web.check_job import check  # loads little of what sends
+
+    return check(task)
+
+
+def _send(task: Task) -> int:
+    from batchpay.web.run_job import send
+
+    return send(task)
+
+
+KINDS: dict[str, Callable[[Task], int]] = {"check": _check, "submit": _send, "resume": _send}
 """What a child can do; each returns an exit code as the command line would."""
 _DATA_BYTES_MIN = 4 << 30
 """A check of a million rows takes a tenth of it."""
@@ -37,6 +49,7 @@ def main() -> None:
     """Do one job, unless another process is doing it."""
     os.umask(0o077)
     keep_memory_private()
+    collect_rarely()  # before most is imported
     home, number = Path(sys.argv[1]), int(sys.argv[2])
     settings = load_settings(json.load(sys.stdin), {})
     if _take_lock(lock_file(home, number)):

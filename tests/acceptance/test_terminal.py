@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from batchpay.writing import no_core
+from batchpay.writing import process_memory
 from tests.support.command import Home, small_file
 
 WILD = "a\x1b]0;owned\x07\x9b31m\u202eb"
@@ -75,7 +75,7 @@ def dumps_core(*command: str, cwd: Path) -> bool:
     return os.WCOREDUMP(status)
 
 
-def test_a_crash_leaves_no_core(home: Home) -> None:
+def test_a_crash_leaves_process_memory(home: Home) -> None:
     """A core of a crashed run held 300 account numbers and the key; now there is none, whatever the limit was."""
     waits = "print(1, flush=True); import time; time.sleep(30)"
     if not dumps_core(sys.executable, "-c", waits, cwd=home.path):
@@ -84,7 +84,9 @@ def test_a_crash_leaves_no_core(home: Home) -> None:
     assert not list(home.path.glob("core.batchpay*"))
 
 
-@pytest.mark.parametrize("closing", ["writing.no_core import keep_memory_private", "intake.xlsx.worker import _limit"])
+@pytest.mark.parametrize(
+    "closing", ["writing.process_memory import keep_memory_private", "intake.xlsx.worker import _limit"]
+)
 def test_memory_is_closed_to_other_processes(closing: str) -> None:
     """The process can't be dumped or traced, and may leave no core; nor can the one that parses a workbook."""
     code = (
@@ -99,4 +101,4 @@ def test_a_system_without_prctl_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) 
     """On systems other than Linux the limit must be enough."""
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     monkeypatch.setattr(resource, "setrlimit", lambda kind, limits: None)
-    no_core.keep_memory_private()
+    process_memory.keep_memory_private()

@@ -21,7 +21,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from batchpay.cli.process import CommandLine, collect_rarely, keep_freed_memory
+from batchpay.cli.process import CommandLine
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.ledger.open import open_ledger
@@ -35,6 +35,7 @@ from batchpay.sending.retry import Attempts
 from batchpay.sending.sender import Sender, Tally
 from batchpay.settings import GatewaySettings, LedgerSettings, Secret, Settings, SubmitSettings
 from batchpay.workflows.run import RunRequest, run_batch
+from batchpay.writing.process_memory import collect_rarely, keep_freed_memory
 
 CREDENTIALS = Credentials("benchmark", Secret("benchmark-key"))
 FULL_SPEED = "20000"

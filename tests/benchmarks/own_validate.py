@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from batchpay.cli.process import collect_rarely, keep_freed_memory
+from batchpay.writing.process_memory import collect_rarely, keep_freed_memory
 
 collect_rarely()
 keep_freed_memory()

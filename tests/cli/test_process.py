@@ -15,6 +15,7 @@ import pytest
 from batchpay.cli import process
 from batchpay.cli.process import CommandLine, OutputThatLasts
 from batchpay.sending.limits import StopRequest
+from batchpay.writing import process_memory
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FULL = Path("/dev/full")
@@ -153,7 +154,7 @@ def test_polars_is_told_to_keep_freed_memory_before_it_is_there(monkeypatch: pyt
     code = "import atexit; atexit.register(lambda: print(os.environ['_RJEM_MALLOC_CONF']))"
     assert "narenas:1,dirty_decay_ms:5000" in command(code, "rules").stdout
     monkeypatch.setenv("_RJEM_MALLOC_CONF", "narenas:2")
-    process.keep_freed_memory()
+    process_memory.keep_freed_memory()
     assert os.environ["_RJEM_MALLOC_CONF"] == "narenas:2"
 
 

@@ -35,7 +35,7 @@ from batchpay.intake.streams import OpenFile
 from batchpay.intake.xlsx import archive
 from batchpay.intake.xlsx.columns import ColumnRenderer
 from batchpay.text import row_count
-from batchpay.writing.no_core import keep_memory_private
+from batchpay.writing.process_memory import keep_memory_private
 
 if TYPE_CHECKING:
     from python_calamine import CalamineSheet
