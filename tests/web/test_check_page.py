@@ -111,7 +111,7 @@ def test_a_filter_shows_the_rows_of_one_rule(house: House) -> None:
     blank = {"paymentId": "V", "invoiceNumber": "INV-V", "amount": "5.00", "achNameOnCheck": ""}
     file_id = send(house, csv_of(*ROWS, WRONG, blank))
     page = check_page(house, file_id)
-    assert 'title="' in page and ">1,5<" in re.sub(r"</?bdi>", "", page)
+    assert 'title="' in page and ">1,5<" in page
     one = check_page(house, file_id, query="?rule=amount.format")
     assert "1,5" in one and "INV-V" not in one
     assert "<i>blank</i>" in check_page(house, file_id, query="?rule=achNameOnCheck.required")
@@ -132,7 +132,7 @@ def test_a_long_sheet_comes_a_hundred_rows_at_a_time(house: House) -> None:
     seen: list[str] = []
     for start in starts:
         answer = house.get("maria", f"/files/{file_id}/rows?rule=amount.format&from={start}")
-        seen += re.findall(r"<bdi>(W[0-9]+)</bdi>", answer.get_data(as_text=True))
+        seen += re.findall(r"<td>(W[0-9]+)</td>", answer.get_data(as_text=True))
     assert seen == [f"W{number}" for number in range(2 * BLOCK + 5)]
 
 

@@ -51,7 +51,7 @@ function uploads(drop) {
 
 /* The sheet: a hundred rows at a time, fetched when they are near and dropped when they are far. */
 function sheets(sheet) {
-  const ROW = 44, STEP = 20, { rows, block, count, columns } = sheet.dataset, bodies = [...sheet.querySelectorAll("tbody")];
+  const ROW = 44, STEP = 10, { rows, block, count, columns } = sheet.dataset, bodies = [...sheet.querySelectorAll("tbody")];
   const heightOf = at => ROW * Math.min(block, count - at * block);
   const letGo = (body, height) => {
     const cell = document.createElement("td"), row = document.createElement("tr");
@@ -68,15 +68,16 @@ function sheets(sheet) {
     else if (answer?.redirected) location.reload();
     delete body.dataset.asked;
   };
-  /* A few rows per frame, so that scrolling never waits for a hundred; the gap below them shrinks as they come. */
+  /* A few rows per frame, so that scrolling never waits for a hundred; the gap below them shrinks as they come. Each time
+     just before the frame is drawn: what came between a scroll and its frame was laid out twice. */
   const fill = async (body, text) => {
     const parsed = document.createElement("template"), hole = body.rows[0];
     parsed.innerHTML = text;
     for (const rows = [...parsed.content.children]; rows.length;) {
+      await new Promise(requestAnimationFrame);
       if (!body.dataset.near) return letGo(body, heightOf(bodies.indexOf(body)));
       hole.before(...rows.splice(0, STEP));
       hole.style.height = `${ROW * rows.length}px`;
-      if (rows.length) await new Promise(requestAnimationFrame);
     }
     hole.remove(); body.dataset.here = "";
   };
