@@ -21,7 +21,7 @@ from batchpay.settings import Settings, load_settings
 from batchpay.web.jobs import RUNS, lock_file
 from batchpay.web.store import Store
 from batchpay.web.task import Task
-from batchpay.writing.process_memory import collect_rarely, keep_memory_private
+from batchpay.writing.process_memory import collect_rarely, keep_freed_memory, keep_memory_private
 
 
 def _check(task: Task) -> int:
@@ -50,6 +50,7 @@ def main() -> None:
     os.umask(0o077)
     keep_memory_private()
     collect_rarely()  # before most is imported
+    keep_freed_memory()
     home, number = Path(sys.argv[1]), int(sys.argv[2])
     settings = load_settings(json.load(sys.stdin), {})
     if _take_lock(lock_file(home, number)):

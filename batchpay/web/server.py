@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import gc
 import logging
@@ -29,11 +28,11 @@ from batchpay.web.site import Access, Reader, Site
 from batchpay.web.spool import PIECE_BYTES
 from batchpay.web.store import Store
 from batchpay.web.sweep import Sweeper
+from batchpay.writing.process_memory import limit_freed_memory
 
 DEFAULT_LISTEN = "127.0.0.1:8790"
 _THREADS = 8
-_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
-_KEPT_BYTES, _ARENAS = 256 << 10, 2
+_KEPT_BYTES = 256 << 10
 _GARBAGE_OBJECTS = 5_000
 _UNIX = "unix:"
 
@@ -136,10 +135,7 @@ def _give_memory_back() -> None:
     """
     gc.freeze()  # what imports made stays
     gc.set_threshold(_GARBAGE_OBJECTS)
-    with suppress(AttributeError, OSError):  # not every C library has it
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
-        mallopt(_M_ARENA_MAX, _ARENAS)
+    limit_freed_memory(stores=2, kept_bytes=_KEPT_BYTES, mapped_from_bytes=_KEPT_BYTES)
 
 
 def _require_safe(listen: Listen) -> None:
