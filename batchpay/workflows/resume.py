@@ -42,12 +42,12 @@ def resume(
     """
     with closing(open_ledger(settings.ledger)) as ledger:
         found = ledger.find(reference, environment_of(settings.gateway))
-        request = replace(
-            request, results=output_path(found), why=stale_reason, fails=fails_today(ledger, found, settings)
-        )
         with ledger.lock(found.digest):
+            found = ledger.find(found.batch)  # until it was held, others may have changed it
             if stale_reason is None:
-                refuse_stale(ledger, ledger.find(found.batch), settings.policy.stale_days)
+                refuse_stale(ledger, found, settings.policy.stale_days)
+            fails = fails_today(ledger, found, settings)
+            request = replace(request, results=output_path(found), why=stale_reason, fails=fails)
             finished = run_batch(ledger, found, settings, credentials, request, actor, progress)
         summary = summary_of_batch(finished)
         add_in_doubt_elsewhere(summary, ledger, finished)

@@ -35,8 +35,8 @@ def fails_today(ledger: Ledger, batch: BatchSummary, settings: Settings) -> Fail
     A bill that was sent with another file since, which a person let through as a duplicate, is not paid here as well.
     """
     looks = []
-    if batch.by_state[State.PENDING].rows and (repeated := _repeated(ledger, batch)) is not None:
-        looks.append(repeated)
+    if (elsewhere := repeated(ledger, batch)) is not None:
+        looks.append(elsewhere)
     today, (first_start, largest_cents) = datetime.now().astimezone().date(), _extremes(ledger, batch)
     if settings.policy.past_start and first_start < today:
         looks.append(start_has_passed(today))
@@ -62,8 +62,13 @@ def _releases(ledger: Ledger, batch: str) -> list[dict[str, Any]]:
     return [json.loads(event.detail) for event in ledger.events(batch) if event.kind == "released"]
 
 
-def _repeated(ledger: Ledger, batch: BatchSummary) -> Fails | None:
-    """Return which rows another batch repeats that were let through there, and not declined; None if there are none."""
+def repeated(ledger: Ledger, batch: BatchSummary) -> Fails | None:
+    """Return which rows another batch repeats that were let through there, and not declined.
+
+    None if there are none, or if no row of the batch waits.
+    """
+    if not batch.by_state[State.PENDING].rows:
+        return None
     found: set[int] = set()
     is_cut_off = False
     released = ledger.latest_event("released")

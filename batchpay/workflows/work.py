@@ -136,10 +136,11 @@ def help_with(
     The machine that leads has checked the gateway. If that one has died, the last helper finishes the batch. Returns
     None if another process of this machine is already working on it.
     """
-    request = replace(request, helps=True, preflight=None, fails=fails_today(ledger, batch, settings))
     try:
         with ledger.lock(batch.digest, helps=True):
-            refuse_stale(ledger, ledger.find(batch.batch), settings.policy.stale_days)
+            batch = ledger.find(batch.batch)  # it was found before those that were helped with first
+            refuse_stale(ledger, batch, settings.policy.stale_days)
+            request = replace(request, helps=True, preflight=None, fails=fails_today(ledger, batch, settings))
             finished = run_batch(ledger, batch, settings, credentials, request, actor, progress)
     except BatchHeld as error:
         progress.say(f"batch {batch.batch}: {error}")

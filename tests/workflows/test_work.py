@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from batchpay.errors import HeldElsewhere, WrongUse
+from batchpay.errors import HeldElsewhere, SettingsNotUsable, WrongUse
 from batchpay.gateway.credentials import Credentials
 from batchpay.ledger.open import create_ledger, join, open_ledger
 from batchpay.outcome import Outcome
@@ -19,11 +19,12 @@ from batchpay.sending.limits import Limits
 from batchpay.settings import LedgerSettings, Secret, Settings, SubmitSettings
 from batchpay.summary import Summary
 from batchpay.workflows import submit as submitting
+from batchpay.workflows.move_gateway import move_gateway
 from batchpay.workflows.requests import CheckOptions, file_request
 from batchpay.workflows.run import RunRequest
 from batchpay.workflows.status import runs_of_batch
 from batchpay.workflows.submit import SubmitRequest
-from batchpay.workflows.work import work, work_forever
+from batchpay.workflows.work import help_with, work, work_forever
 from tests.support.postgres import Server
 from tests.workflows.desk import ACCEPTED, ANN, Desk, Quiet
 
@@ -266,3 +267,18 @@ def test_a_ledger_in_a_file_is_not_shared(desk: Desk) -> None:
     for batch in (None, desk.submit(desk.folder / "a.csv").batch):
         with pytest.raises(WrongUse, match=r"several-machines\.md"):
             work(batch, RunRequest(None), desk.settings, CREDENTIALS, ANN, Quiet())
+
+
+def test_a_batch_that_waited_for_another_one_is_looked_up_anew(machines: Machines) -> None:
+    """A helper lists the batches once, and works on the first for an hour: the second one's gateway had moved by then.
+
+    What was paid or let through elsewhere in that hour, and what needed an approval since, was not seen either.
+    """
+    batch = machines.submit(machines.one, rows_max=1).batch
+    old, new = machines.two.gateway.base_url, "http://127.0.0.1:10"
+    with closing(open_ledger(machines.two.ledger)) as ledger:
+        listed = ledger.find(batch)
+        move_gateway(old, new, "their letter of May", machines.one, ANN)
+        with pytest.raises(SettingsNotUsable, match=f"is intended for the gateway {new}"):
+            help_with(ledger, listed, RunRequest(None), machines.two, CREDENTIALS, ANN, Quiet())
+    assert machines.desk.arrived.total() == 1

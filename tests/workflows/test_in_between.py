@@ -1,0 +1,94 @@
+"""What others do between a command's check and the moment when it holds its batch: nothing relies on what was before.
+
+A large file is checked for minutes, and a helper works on one batch for an hour before it takes the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from batchpay.errors import SettingsNotUsable, WaitingForPerson
+from batchpay.ledger.open import open_ledger
+from batchpay.ledger.records import Decision
+from batchpay.payment import State, Totals
+from batchpay.sending.limits import Limits
+from batchpay.settings import PolicySettings
+from batchpay.summary import Summary
+from batchpay.workflows.move_gateway import move_gateway
+from tests.workflows.desk import ANN, IN_DOUBT, Desk
+
+ONE = {"invoiceNumber": "A-1", "amount": "10.00"}
+TWO = {"invoiceNumber": "A-2", "amount": "20.00"}
+
+
+@pytest.fixture
+def waiting(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Summary:
+    """A batch of which nothing was sent yet."""
+    with monkeypatch.context() as patched:
+        patched.setattr(Limits, "allow_row", lambda self: False)
+        return desk.submit(desk.file("may.csv", ONE, TWO))
+
+
+@pytest.fixture
+def before_lock(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Let something happen once, at the last moment before a command holds its batch."""
+
+    def let(act: Callable[[], object]) -> None:
+        with closing(open_ledger(desk.settings.ledger, read_only=True)) as ledger:
+            kind: Any = type(ledger)
+        lock = kind.lock
+
+        def first(*args: Any, **named: Any) -> Any:
+            monkeypatch.setattr(kind, "lock", lock)
+            act()
+            return lock(*args, **named)
+
+        monkeypatch.setattr(kind, "lock", first)
+
+    return let
+
+
+BeforeLock = Callable[[Callable[[], object]], None]
+
+
+def test_what_was_let_through_elsewhere_before_a_resume_holds_its_batch_is_not_sent_as_well(
+    desk: Desk, waiting: Summary, before_lock: BeforeLock
+) -> None:
+    """The same, with the bills of a batch that is read for seconds before it is held."""
+    before_lock(lambda: desk.submit(desk.file("other.csv", ONE), allow_duplicates=True))
+    done = desk.resume(waiting.batch)
+    assert (done.exit_code, done.held_back, desk.arrived) == (3, Totals(1, 10_00), {"A-1": 1, "A-2": 1})
+
+
+def test_rows_put_back_before_a_resume_holds_its_batch_need_todays_approvals(
+    desk: Desk, before_lock: BeforeLock
+) -> None:
+    """Nothing waited when it looked, so it asked for no approval; what a person put back then was sent without."""
+    desk.answer = lambda reference: IN_DOUBT
+    batch = str(desk.submit(desk.file("may.csv", ONE)).batch)
+    desk.settings = replace(desk.settings, policy=PolicySettings(variance=False, approvals=1, approve_above="0.00"))
+
+    def put_back() -> None:
+        with closing(open_ledger(desk.settings.ledger)) as ledger:
+            ledger.resolve(batch, [Decision(1, State.PENDING)], "ann", "not in the portal")
+
+    before_lock(put_back)
+    with pytest.raises(WaitingForPerson, match="needs approval by another person"):
+        desk.resume(batch)
+    assert desk.arrived == {"A-1": 1}
+
+
+def test_a_batch_whose_gateway_moves_before_a_resume_holds_it_is_not_sent_to_the_old_address(
+    desk: Desk, waiting: Summary, before_lock: BeforeLock
+) -> None:
+    """The address that it had when it was looked up was the one in the settings."""
+    old, new = "http://127.0.0.1:9", "http://127.0.0.1:10"
+    before_lock(lambda: move_gateway(old, new, "their letter of May", desk.settings, ANN))
+    with pytest.raises(SettingsNotUsable, match=f"is intended for the gateway {new}, the settings name {old}"):
+        desk.resume(waiting.batch)
+    assert not desk.arrived
