@@ -49,6 +49,7 @@ from batchpay.workflows.paid_elsewhere import (
 from batchpay.workflows.proposal import propose
 from batchpay.workflows.rejected_earlier import RejectedEarlier
 from batchpay.workflows.status import add_in_doubt_elsewhere
+from batchpay.workflows.still_due import repeated
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
     from batchpay.workflows.run import Progress, RunRequest
@@ -209,6 +210,8 @@ def _register(
     """Write the batch, or find it, and release what an earlier call rejected if a person requests it."""
     decisions, policy, allowed = submission.decisions, Policy.from_settings(settings.policy), LetThrough()
     known = batch_to_continue(ledger, checked.digest, environment_of(settings.gateway), decisions)
+    if known is not None and ledger.registration_count() != checked.registration_count_seen and repeated(ledger, known):
+        raise RegisteredMeanwhile("another file that repeats rows of this batch may have been registered meanwhile")
     if plan is not None or policy.asks:
         proposal, _ = propose(ledger, request, checked, settings, decisions, known)
         try:
@@ -216,6 +219,7 @@ def _register(
         except FileRefused as error:
             raise _with_accounts(error, checked) from None
     if must_check_elsewhere(known, decisions, releases=decisions.release and checked.releasable.rows > 0):
+        refuse_other_environment(ledger, settings)  # its first batch may be new since the file was opened
         refuse_moved(request.path, checked.source.identity)
         refuse_paid_elsewhere(ledger, submission.run.results, environment_of(settings.gateway))
     if allowed.used_for is not None:

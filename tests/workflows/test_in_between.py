@@ -56,6 +56,16 @@ def before_lock(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callab
 BeforeLock = Callable[[Callable[[], object]], None]
 
 
+@pytest.mark.usefixtures("waiting")
+def test_what_was_let_through_elsewhere_while_a_known_file_is_checked_is_not_sent_as_well(
+    desk: Desk, before_lock: BeforeLock
+) -> None:
+    """A colleague paid a bill that waited with another file, on purpose: the file under check paid it once more."""
+    before_lock(lambda: desk.submit(desk.file("other.csv", ONE), allow_duplicates=True))
+    done = desk.submit(desk.folder / "may.csv")
+    assert (done.exit_code, done.held_back, desk.arrived) == (3, Totals(1, 10_00), {"A-1": 1, "A-2": 1})
+
+
 def test_what_was_let_through_elsewhere_before_a_resume_holds_its_batch_is_not_sent_as_well(
     desk: Desk, waiting: Summary, before_lock: BeforeLock
 ) -> None:
@@ -92,3 +102,21 @@ def test_a_batch_whose_gateway_moves_before_a_resume_holds_it_is_not_sent_to_the
     with pytest.raises(SettingsNotUsable, match=f"is intended for the gateway {new}, the settings name {old}"):
         desk.resume(waiting.batch)
     assert not desk.arrived
+
+
+def test_one_gateway_becomes_no_other_environment_while_a_file_is_checked(desk: Desk, before_lock: BeforeLock) -> None:
+    """Both were the first for this gateway when they began: each environment paid the whole file."""
+    open_ledger(desk.settings.ledger, create_as="ann").close()
+    path = desk.file("may.csv", ONE)
+    mine = desk.settings
+    mistyped = replace(mine, gateway=replace(mine.gateway, environment="live"))
+
+    def pay() -> None:
+        desk.settings = mistyped
+        desk.submit(path)
+        desk.settings = mine
+
+    before_lock(pay)
+    with pytest.raises(SettingsNotUsable, match="as a live gateway, and is now set to be a test one"):
+        desk.submit(path)
+    assert desk.arrived == {"A-1": 1}
