@@ -385,8 +385,13 @@ SABOTAGES: tuple[tuple[str, tuple[str, str, str], str], ...] = (
     ),
     (
         "goes on in the file that a ledger has moved from",
-        ("ledger/sqlite/store.py", "        if latest == MOVED:  #", "        if latest is MOVED:  #"),
+        ("ledger/sqlite/latest.py", "    if latest == MOVED:  #", "    if latest is MOVED:  #"),
         "tests/ledger/test_moving.py::test_whoever_opened_the_file_before_the_move_writes_nothing_to_it_after",
+    ),
+    (
+        "writes to a file that was restored under it",
+        ("ledger/sqlite/latest.py", "    if behind := check_witness(", "    if behind := () and check_witness("),
+        "tests/ledger/test_restoring.py::test_commands_that_were_under_way_do_not_hide_that_the_ledger_was_restored",
     ),
 )
 """What is broken, how, and the test that must notice."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
@@ -368,6 +368,28 @@ def test_a_ledger_restored_while_a_command_reads_its_payments_sends_nothing(
     shutil.copyfile(tmp_path / "copy.db", closed.path)
     with closing(before), pytest.raises(LedgerBehind, match="older than its witness"):
         send(before, [1])
+
+
+def test_commands_that_were_under_way_do_not_hide_that_the_ledger_was_restored(
+    closed: LedgerFactory, tmp_path: Path
+) -> None:
+    """Two that had it open each registered a file: the witness then knew nothing else, and whatever was lost was sent.
+
+    The second of them sent, and every command after them found nothing wrong.
+    """
+    with ExitStack() as opened:
+        under_way = [opened.enter_context(closing(open_ledger(closed.settings))) for _ in range(3)]
+        closed.open().backup(tmp_path / "copy.db")
+        send(closed.open(), [1])
+        closed.close()
+        shutil.copyfile(tmp_path / "copy.db", closed.path)
+        for number, ledger in enumerate(under_way[:2]):
+            with pytest.raises(LedgerBehind, match="older than its witness"):
+                register(ledger, columns(ledger, [1, 2], salt=str(number)), content=bytes([number]))
+        with pytest.raises(LedgerBehind, match="older than its witness"):
+            under_way[2].note_person("ann", "may approve")
+    with pytest.raises(LedgerBehind, match="older than its witness"):
+        closed.open()
 
 
 def test_accepting_a_witness_does_not_accept_the_machine(closed: LedgerFactory, tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from batchpay.ledger.encoding import ROW_MASK, ROWS_BITS
 from batchpay.ledger.event_chain import FIRST_MAC, Replay, event_mac
 from batchpay.ledger.payload import unreadable
 from batchpay.ledger.sqlite import statements as sql
+from batchpay.ledger.sqlite.latest import check_witness
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.states import REJECTED, SENDING, STATES
 from batchpay.ledger.tally import batches_out_of_totals, rows_without_bill
-from batchpay.ledger.witness import WitnessRecord
 from batchpay.text import counted
 
 SMALL_BYTES = 4 << 20
@@ -41,7 +41,7 @@ def check(store: Store, *, by_witness: bool = True) -> list[str]:
             problems += _check_runs(connection, replayed)
             problems += _check_attempts(store, connection)
             problems += _check_chunks(store, connection)
-            problems += check_witness(store, connection, testimony) if by_witness else []
+            problems += check_witness(connection, store.ledger_id, store.witness, testimony) if by_witness else []
     except LedgerDamaged as error:
         problems.append(str(error))
     return problems
@@ -65,7 +65,7 @@ def refuse_behind(store: Store) -> None:
     """Raise LedgerBehind if the witness knows more than the ledger, or nothing."""
     testimony = store.witness.read()
     with store.reading() as connection:
-        behind = check_witness(store, connection, testimony)
+        behind = check_witness(connection, store.ledger_id, store.witness, testimony)
     if behind:
         raise LedgerBehind(behind[0])
 
@@ -73,24 +73,6 @@ def refuse_behind(store: Store) -> None:
 def check_short(store: Store, connection: sqlite3.Connection) -> list[str]:
     """Check the end of the history and the control totals: what a check of any ledger can afford."""
     return _check_tail(store, connection) + batches_out_of_totals(connection, sql)
-
-
-def check_witness(store: Store, connection: sqlite3.Connection, testimony: WitnessRecord | None) -> list[str]:
-    """Compare the ledger with its witness."""
-    path = store.witness.path
-    way_out = 'a named person who knows why may accept it: batchpay ledger check --accept-witness --reason "…"'
-    if testimony is None:
-        what = "holds no record of this key" if store.witness.exists() else "is not there"
-        return [f"the ledger's witness {path} {what}, so nobody can tell whether the ledger is the latest; {way_out}"]
-    if testimony.ledger_id != store.ledger_id:
-        return [f"the witness {path} belongs to another ledger; {way_out}"]
-    found = connection.execute(sql.MAC_OF_EVENT, (testimony.number,)).fetchone()
-    if found is None or found[0] != testimony.mac:
-        return [
-            f"the ledger is older than its witness {path}: most likely it was brought back from a backup, and does not "
-            f"know what was sent since; nothing was sent now; {way_out}"
-        ]
-    return []
 
 
 def _check_structure(connection: sqlite3.Connection) -> list[str]:

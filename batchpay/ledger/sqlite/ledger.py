@@ -89,7 +89,6 @@ class SqliteLedger(StoredLedger[Store]):
         self, batch: str, who: str, why: str | None = None, *, helps: bool = False, results: str | None = None
     ) -> SqliteRun:
         _refuse_help(helps)
-        audit.refuse_behind(self.store)  # it may have been restored since it was opened
         number = self._held_batch(batch)
         check_batch(self.store, number)
         noted = results_noted(results)

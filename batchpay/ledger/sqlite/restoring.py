@@ -36,13 +36,13 @@ def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
     if record is not None and of_this_ledger and record.machine is not None:
         store.machine = record.machine
     with store.transaction() as transaction:
+        transaction.replaces_witness = True
         last, at = transaction.execute(sql.LAST_EVENT).fetchone()
         for (batch,) in transaction.execute(sql.BATCH_IDS).fetchall():
             marked_in_doubt += doubt(Mover(transaction, batch, "doubted", who, RESTORED_REASON))
         witnessed = record.number if record is not None and of_this_ledger and record.number > last else None
         lost = lost_by_now(transaction, sql, last, at, witnessed)
         transaction.event(WITNESS_ACCEPTED, None, who, why, {"doubted": marked_in_doubt, **lost})
-        transaction.replaces_witness = True
     return AcceptedWitness(marked_in_doubt, window(lost))
 
 

@@ -26,10 +26,10 @@ from batchpay.ledger.database import Parameters, Statements
 from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import FIRST_MAC, event_mac, event_text
 from batchpay.ledger.keys import Keys
-from batchpay.ledger.moving import MOVED
 from batchpay.ledger.paths import LedgerPaths
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.failures import FOREIGN, translate, translated
+from batchpay.ledger.sqlite.latest import require_in_force
 from batchpay.ledger.totals import TotalsDelta
 from batchpay.ledger.witness import Witness, WitnessRecord
 
@@ -130,6 +130,8 @@ class Store:
         self._turn = threading.Lock()
         self._broken: str | None = None
         self._commits = 0
+        self.head: bytes | None = None
+        """Code of the latest event, if this process wrote it."""
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._lock: FileLock | None = None
@@ -221,6 +223,7 @@ class Store:
 
     def committed(self, connection: sqlite3.Connection, last: WitnessRecord | None, replaces_witness: bool) -> None:
         """After a commit, still under the lock: update the witness, and checkpoint from time to time."""
+        self.head = last.mac if last is not None else self.head
         if last is not None and replaces_witness:
             self.witness.replace(last)
         elif last is not None:
@@ -339,7 +342,7 @@ class Transaction:
         self.keys = store.keys
         self.connection = connection
         self.replaces_witness = False
-        """Whether the witness forgets what it knew: a person accepted the ledger as is."""
+        """Whether the witness forgets what it knew: a person accepts the ledger as is."""
         self._last: WitnessRecord | None = None
         connection.execute("BEGIN IMMEDIATE")
 
@@ -376,13 +379,11 @@ class Transaction:
                 self.execute(sql.ADD_TOTAL, (batch, state, direction, rows, cents))
 
     def event(self, kind: str, batch: int | None, who: str, why: str | None, detail: dict[str, Any]) -> None:
-        """Append a line to the history, chained to the one before; raises LedgerNotUsable if the ledger has moved."""
+        """Append a line to the history, chained to the one before; raises LedgerNotUsable if it is not in force."""
         number, before, latest = self.execute(sql.CHAIN_HEAD).fetchone() or (0, FIRST_MAC, "")
-        if latest == MOVED:  # since this process opened it, which would go on here, and others there
-            raise LedgerNotUsable(
-                f"the ledger {self._store.place.ledger} has moved to a database meanwhile; run the command again with "
-                "the ledger.url (BATCHPAY_LEDGER) of that one"
-            )
+        if self._last is None and before != self._store.head and not self.replaces_witness:
+            store = self._store
+            require_in_force(self.connection, latest, store.place, store.ledger_id, store.witness)
         event = (number + 1, now_ms(), batch, kind, who, why, event_text(detail))
         mac = event_mac(self._store.keys, before, event)
         self.execute(sql.ADD_EVENT, (*event, mac))
