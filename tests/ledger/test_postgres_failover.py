@@ -19,6 +19,7 @@ from batchpay.ledger.open import accept_machine, accept_witness, create_ledger, 
 from batchpay.ledger.postgres import deadline
 from batchpay.ledger.postgres import run as of_run
 from batchpay.ledger.postgres.failover import LedgerUnconfirmed
+from batchpay.ledger.records import Decision
 from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, columns, register, states
 from tests.ledger.factories import LedgerFactory
@@ -221,6 +222,22 @@ def test_files_that_were_put_back_under_a_command_send_nothing_if_its_machine_kn
         before.start(office.batch, "ada")
     with pytest.raises(LedgerBehind, match="what the machine"):
         office.ben.open()
+
+
+def test_commands_that_were_under_way_do_not_hide_that_files_were_put_back(office: Office) -> None:
+    """Two that had the ledger open each registered a file; the witness knew nothing else then, and both sent."""
+    copy = office.copied()
+    send_one(office)
+    under_way = [office.ada.open() for _ in range(3)]
+    office.primary.stop()
+    copy.start()
+    for number, ledger in enumerate(under_way[:2]):
+        with pytest.raises(LedgerBehind, match="older than"):
+            register(ledger, columns(ledger, [1, 2], salt=str(number)), content=bytes([number]))
+    with pytest.raises(LedgerBehind, match="older than"):
+        under_way[2].resolve(office.batch, [Decision(1, State.PENDING)], "ann", "not in the portal")
+    with pytest.raises(LedgerBehind, match="older than"):
+        office.ada.open()
 
 
 def test_a_dump_that_was_loaded_elsewhere_sends_nothing_on_any_machine(office: Office, postgres_server: Server) -> None:
