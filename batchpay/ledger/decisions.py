@@ -30,10 +30,15 @@ def require_undamaged(problems: Sequence[str]) -> None:
 
 
 def settle(mover: Mover, decisions: Sequence[Decision], who: str, why: str) -> int:
-    """Settle rows in doubt, as one event; raises WrongUse if one is not in doubt, or can't get the state decided."""
+    """Settle rows in doubt, as one event.
+
+    Raises WrongUse if one is not in doubt, was sent once more than is known, or can't get the state decided.
+    """
     at = now_ms()
     for decision in decisions:
-        state = STATE_CODES[decision.state]
+        state, found = STATE_CODES[decision.state], mover.standing(decision.row)
+        if found is not None and decision.attempts not in (None, found[1]):  # from another machine, as a rule
+            raise WrongUse(f"row {decision.row} was sent again in the meantime, look it up again; nothing was changed")
         try:
             in_doubt = mover.move([decision.row], IN_DOUBT, state)
         except IllegalMove:

@@ -261,6 +261,8 @@ class Decision:
     row: int
     state: State
     gateway_reference: str | None = None
+    attempts: int | None = None
+    """How often the row had been sent when they looked: they know nothing of a later attempt. None asks nothing."""
 
 
 @dataclass(frozen=True, slots=True)

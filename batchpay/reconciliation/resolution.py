@@ -136,7 +136,7 @@ def decide(row: int, decision: str, reference: str | None, doubts: Mapping[int, 
     problem = _reference_problem(reference, DECISIONS[decision], doubts[row])
     if problem:
         raise WrongUse(problem)
-    return Decision(row, DECISIONS[decision], reference or None)
+    return Decision(row, DECISIONS[decision], reference or None, doubts[row].attempts)
 
 
 def refuse_account_numbers(what: str, text: str, doubts: Iterable[Doubt]) -> None:
@@ -272,7 +272,7 @@ def _read_line(
     note = " ".join(texts.get("note", "").split())[:_NOTE_CHARACTERS_MAX]
     if _account_in(note, [doubts[row]]) is not None:
         return "the note seems to contain the account number; write its last four digits only"
-    into.decisions.append(Decision(row, DECISIONS[word], reference or None))
+    into.decisions.append(Decision(row, DECISIONS[word], reference or None, doubts[row].attempts))
     if note:
         into.notes.append((row, note))
     return None

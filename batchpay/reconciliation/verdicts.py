@@ -142,7 +142,7 @@ def found_doubts(
         line = matching.best(row.row)
         if line is not None:
             state, why = _conclusion(row, matching)
-            decision = Decision(row.row, state, line.reference or None) if state else None
+            decision = Decision(row.row, state, line.reference or None, row.attempts) if state else None
             place = place_of(place_word(batch.file), row.row, row.line)
             yield FoundDoubt(row, place, line, decision, f"{why}; {caution}" if decision and caution else why)
 

@@ -55,7 +55,7 @@ def test_a_sheet_comes_back_as_decisions(tmp_path: Path) -> None:
     """What a person fills in becomes decisions; a blank row stays in doubt; notes are kept."""
     sheet = filled(tmp_path / "d.csv", {2: ("Accepted", "G-77", ""), 7: ("SEND_AGAIN", "", "asked\nthe gateway")})
     found = read_decisions(sheet, BATCH, DOUBTS)
-    assert found.decisions == [Decision(2, State.ACCEPTED, "G-77"), Decision(7, State.PENDING, None)]
+    assert found.decisions == [Decision(2, State.ACCEPTED, "G-77", 0), Decision(7, State.PENDING, None, 0)]
     assert found.notes == [(7, "asked the gateway")]
     assert found.blank == 1
 
@@ -72,7 +72,7 @@ def test_a_workbook_comes_back_with_the_numbers_a_spreadsheet_made(tmp_path: Pat
     sheet.append([7 if name == "row" else 1234.56 if name == "amount" else cell
                   for name, cell in zip(HEADER, line, strict=True)])  # fmt: skip
     book.save(tmp_path / "d.xlsx")
-    assert read_decisions(tmp_path / "d.xlsx", BATCH, DOUBTS).decisions == [Decision(7, State.DECLINED, None)]
+    assert read_decisions(tmp_path / "d.xlsx", BATCH, DOUBTS).decisions == [Decision(7, State.DECLINED, None, 0)]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_filled_sheet_is_never_overwritten(tmp_path: Path) -> None:
 
 def test_a_single_decision_is_about_a_row_in_doubt() -> None:
     """A row that isn't in doubt is not touched."""
-    assert decide(9, "declined", None, DOUBTS) == Decision(9, State.DECLINED, None)
+    assert decide(9, "declined", None, DOUBTS) == Decision(9, State.DECLINED, None, 0)
     with pytest.raises(WrongUse, match="row 3 is not in doubt"):
         decide(3, "accepted", None, DOUBTS)
 
@@ -193,7 +193,7 @@ def test_a_sheet_tells_when_a_row_was_sent_here_and_in_utc(tmp_path: Path) -> No
 def test_a_sheet_of_a_row_that_was_never_sent_is_not_about_its_first_attempt(tmp_path: Path, attempts: int) -> None:
     """A restored ledger had put it in doubt; sent again by the sheet, and then by the same sheet a second time."""
     sheet = filled(tmp_path / "d.csv", {2: ("send again", "", "")})
-    assert read_decisions(sheet, BATCH, DOUBTS).decisions == [Decision(2, State.PENDING, None)]
+    assert read_decisions(sheet, BATCH, DOUBTS).decisions == [Decision(2, State.PENDING, None, 0)]
     sent = replace(doubt(2, 999), sent_from=datetime(2026, 11, 23, 11, tzinfo=UTC), attempts=attempts)
     with pytest.raises(FileRefused, match="row 2 was sent again after this sheet was written"):
         read_decisions(sheet, BATCH, {**DOUBTS, 2: sent})
@@ -227,7 +227,7 @@ def test_a_sheet_is_about_the_attempt_that_it_was_written_for(tmp_path: Path, se
         with pytest.raises(FileRefused, match="row 2 was sent again after this sheet was written"):
             read_decisions(sheet, BATCH, doubts)
     else:
-        assert read_decisions(sheet, BATCH, doubts).decisions == [Decision(2, State.DECLINED, None)]
+        assert read_decisions(sheet, BATCH, doubts).decisions == [Decision(2, State.DECLINED, None, 0)]
 
 
 @pytest.mark.parametrize("text", ["", "11/23/2026 9:30"])
@@ -247,9 +247,9 @@ def test_a_sheet_without_its_times_settles_no_row_that_was_tried_again(
         with pytest.raises(FileRefused, match="row 2 was tried more than once, and sent_from_utc does not say which"):
             read_decisions(sheet, BATCH, doubts)
     else:
-        assert read_decisions(sheet, BATCH, doubts).decisions == [Decision(2, State.PENDING, None)]
+        assert read_decisions(sheet, BATCH, doubts).decisions == [Decision(2, State.PENDING, None, 1)]
     never = {**DOUBTS, 2: doubt(2, 999)}
-    assert read_decisions(sheet, BATCH, never).decisions == [Decision(2, State.PENDING, None)]
+    assert read_decisions(sheet, BATCH, never).decisions == [Decision(2, State.PENDING, None, 0)]
 
 
 def test_a_reference_holds_no_account_number() -> None:

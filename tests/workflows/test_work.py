@@ -21,12 +21,14 @@ from batchpay.summary import Summary
 from batchpay.workflows import submit as submitting
 from batchpay.workflows.move_gateway import move_gateway
 from batchpay.workflows.requests import CheckOptions, file_request
+from batchpay.workflows.resolve import RowDecision, Signature, settle
+from batchpay.workflows.resume import resume
 from batchpay.workflows.run import RunRequest
 from batchpay.workflows.status import runs_of_batch
 from batchpay.workflows.submit import SubmitRequest
 from batchpay.workflows.work import help_with, work, work_forever
 from tests.support.postgres import Server
-from tests.workflows.desk import ACCEPTED, ANN, Desk, Quiet
+from tests.workflows.desk import ACCEPTED, ANN, IN_DOUBT, Desk, Quiet
 
 CREDENTIALS = Credentials("desk", Secret("desk-key"))
 ROWS, CHUNK_ROWS = 100, 16
@@ -282,3 +284,41 @@ def test_a_batch_that_waited_for_another_one_is_looked_up_anew(machines: Machine
         with pytest.raises(SettingsNotUsable, match=f"is intended for the gateway {new}"):
             help_with(ledger, listed, RunRequest(None), machines.two, CREDENTIALS, ANN, Quiet())
     assert machines.desk.arrived.total() == 1
+
+
+class _Looks:
+    """Somebody who decides about a row; meanwhile something happens on another machine."""
+
+    def __init__(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        self._meanwhile = meanwhile
+
+    def show(self, found: object) -> None:
+        """They know the row."""
+
+    def sign(self) -> Signature:
+        """Give their name."""
+        return Signature("ann", "not in the portal")
+
+    def confirm(self, sent_again: int) -> None:
+        """Take their time."""
+        self._meanwhile()
+
+
+def test_a_row_that_another_machine_sent_while_a_person_decided_is_not_settled(machines: Machines) -> None:
+    """A batch is held on one machine only: what was known of the first attempt was recorded of the second one.
+
+    It may well have been paid by then, and was to be sent a third time.
+    """
+    machines.desk.answer = lambda reference: IN_DOUBT
+    batch = machines.submit(machines.one, rows_max=1).batch or ""
+    again = [RowDecision(1, "send again")]
+
+    def send_again() -> None:
+        settle(batch, again, _Looks(), machines.two, ANN)
+        resume(batch, lambda _: None, RunRequest(None, Limits(1)), machines.two, CREDENTIALS, ANN, Quiet())
+
+    with pytest.raises(WrongUse, match="row 1 was sent again in the meantime, look it up again; nothing was changed"):
+        settle(batch, again, _Looks(send_again), machines.one, ANN)
+    assert machines.desk.arrived == {"R1": 2}
+    with closing(open_ledger(machines.one.ledger, read_only=True)) as ledger:
+        assert ledger.find(batch).by_state[State.IN_DOUBT].rows == 1
