@@ -162,7 +162,7 @@ SABOTAGES = (
         "does not hold the ledger against its witness",
         (
             (
-                "ledger/sqlite/audit.py",
+                "ledger/sqlite/latest.py",
                 "    if found is None or found[0] != testimony.mac:",
                 "    if found is testimony:",
             ),

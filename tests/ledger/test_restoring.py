@@ -574,6 +574,8 @@ def test_a_copy_whose_index_lacks_a_row_is_no_backup(closed: LedgerFactory, tmp_
         root = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'batch_digest'").fetchone()[0]
     with closed.path.open("r+b") as file:
         file.seek(root * page_bytes - 1)
-        file.write(b"\x7f")
+        (byte,) = file.read(1)
+        file.seek(root * page_bytes - 1)
+        file.write(bytes([byte ^ 0xFF]))
     with pytest.raises(LedgerNotUsable, match="could not be read back"):
         closed.open(read_only=True).backup(tmp_path / "copy.db")
