@@ -250,14 +250,13 @@ def _new_id(message: Any) -> int:
 
 
 def _account(item: Any, number: int | None = None) -> GatewayAccount:
-    """Read an account, the one with this number if one is given; only its id and name are required.
+    """Read an account; only its id and name are required.
 
-    By the answer for another account rows would be rejected for good.
+    By an answer for another account than `number` that takes no bank payments rows would be rejected for good: it is
+    not recognized. One that takes them stops nothing, as a gateway may name accounts by an id of its own.
     """
-    if number is not None and _whole(item["id"]) != number:
-        raise ValueError
     type_id = item.get("gateway_type_id")
-    return GatewayAccount(
+    found = GatewayAccount(
         id=_whole(item["id"]),
         gateway_type_id=type_id if isinstance(type_id, (int, str)) else None,
         gateway_name=_words(item["gateway_name"]),
@@ -265,6 +264,9 @@ def _account(item: Any, number: int | None = None) -> GatewayAccount:
         date_updated=_text(item.get("date_updated")),
         date_created=_text(item.get("date_created")),
     )
+    if number is not None and found.id != number and not found.is_echeck:
+        raise ValueError
+    return found
 
 
 def _whole(value: Any) -> int:

@@ -68,6 +68,9 @@ def test_what_an_answer_repeats_of_our_secrets_is_not_shown() -> None:
 
 def test_the_answer_for_another_account_is_none() -> None:
     """It said that the account takes no bank payments, and all rows of the account asked for were rejected."""
-    other = {"gateway": {"id": 1002, "gateway_name": "processorC_cc"}}
+    other: dict[str, Any] = {"gateway": {"id": 1002, "gateway_name": "processorC_cc"}}
     with answering("200 OK", told(other)) as client, pytest.raises(RunStopped, match="not recognized"):
         client.get(1001)
+    other["gateway"]["gateway_name"] = "processorA_ach"
+    with answering("200 OK", told(other)) as client:
+        assert client.get(1001).is_echeck, "nothing is rejected by it, so nothing has to stop"
