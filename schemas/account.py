@@ -28,7 +28,6 @@ ATTRIBUTES = (
 )  # fmt: skip
 INTEGERS = frozenset({"enabled", "accept_amex", "active_level2", "active_level3", "account_id"})
 """Attributes that are sent as numbers; the others are sent as text."""
-SECRETS = frozenset({"pin", "password"})
 
 _PROCESSOR_A = ("account_id", "user_id", "pin")
 _PROCESSOR_B = ("login", "password", "vt_template")

@@ -74,3 +74,6 @@ MAP_FAULT = "map"
 
 REJECTS_OWN = ("_row", "_line", "_errors", "_warnings", "_suggestions")
 """The columns that a rejects file has before those of the payment file."""
+
+ACCOUNT_SECRETS = frozenset({"pin", "password"})
+"""Attributes of a gateway account (schemas/account.py) that are shown nowhere."""

@@ -22,7 +22,8 @@ from typing import Any, Protocol
 from batchpay.errors import CredentialsNotUsable, FileRefused, NotUsable, RunStopped, WrongUse
 from batchpay.gateway.accounts import AccountInDoubt, AccountRefused, GatewayAccount, account_id
 from batchpay.intake.small_tables import unique_names
-from batchpay.schemas.account import ATTRIBUTES, SECRETS, check_accounts, wire_node
+from batchpay.schemas.account import ATTRIBUTES, check_accounts, wire_node
+from batchpay.schemas.columns import ACCOUNT_SECRETS
 from batchpay.text import guarded
 from batchpay.writing.atomic import atomic_writer
 
@@ -82,7 +83,7 @@ def read_account_file(path: Path, *, update: bool) -> list[AccountRow]:
         raise FileRefused(f"{path} holds more than {ROWS_MAX:,} accounts")
     allowed = ("id", *ATTRIBUTES) if update else ATTRIBUTES
     rows = [_row(path, number, node, allowed) for number, node in enumerate(nodes, start=1)]
-    if mode & 0o077 and any(row.cells.get(name) for row in rows for name in SECRETS):
+    if mode & 0o077 and any(row.cells.get(name) for row in rows for name in ACCOUNT_SECRETS):
         raise CredentialsNotUsable(
             f"{path} contains PINs or passwords and is readable by other users; set its mode to 0600"
         )

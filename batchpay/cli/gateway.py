@@ -325,9 +325,9 @@ def _finish_file(context: Context, rows: list[AccountRow], *, stopped: str | Non
 
 
 def _show_node(context: Context, node: dict[str, int | str]) -> int:
-    from batchpay.schemas.account import SECRETS
+    from batchpay.schemas.columns import ACCOUNT_SECRETS
 
-    shown = {name: "****" if name in SECRETS else value for name, value in node.items()}
+    shown = {name: "****" if name in ACCOUNT_SECRETS else value for name, value in node.items()}
     _print(context, {"gateway": shown}, "\n".join(f"{name:<14} {value}" for name, value in shown.items()))
     output.say(context, "dry run: nothing was sent")
     return 0

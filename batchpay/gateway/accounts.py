@@ -22,6 +22,7 @@ from batchpay.gateway.profile import MESSAGE_CHARACTERS_MAX, Profile, defused
 from batchpay.gateway.strict_json import NotStrictJson, parse_object
 from batchpay.outcome import Outcome
 from batchpay.payment import State
+from batchpay.schemas.columns import ACCOUNT_SECRETS
 from batchpay.settings import GatewaySettings
 
 Value = TypeVar("Value")
@@ -32,8 +33,6 @@ WAIT_S_MAX = 5.0
 _ID_MAX = 2**63 - 1
 _REFUSED_HTTP = {"404": "declined", "409": "declined"}
 """In this interface these answers concern the account: its id is unknown, or it is in the wrong state."""
-_SECRETS = ("pin", "password")
-"""Attributes of an account that the answer to a change must not bring to light."""
 
 
 class AccountRefused(BatchpayError):
@@ -160,7 +159,9 @@ class AccountsClient:
     def _change(self, path: str, node: Mapping[str, int | str], take: Callable[[Any], Value], look: str) -> Value:
         """POST, repeated only if no byte left; without attributes it has no body."""
         body = _body(node) if node else b""
-        secrets = Secrets(others=[*self._secrets.others, *(str(node[name]) for name in _SECRETS if name in node)])
+        secrets = Secrets(
+            others=[*self._secrets.others, *(str(node[name]) for name in ACCOUNT_SECRETS if name in node)]
+        )
 
         def unsent(exchange: Exchange) -> bool:
             return exchange.http_status is None and exchange.bytes_sent == 0 and not exchange.certificate

@@ -300,6 +300,9 @@ class Ledger(Protocol):
     def latest_event(self, kind: str) -> Event | None:
         """Find the latest event of a kind that is written rarely (any but `progress`)."""
 
+    def restored_at(self) -> datetime | None:
+        """When a person last accepted a ledger that had been restored; None if nobody ever did."""
+
     def origins(self, environment: Environment) -> list[str]:
         """Return the gateway addresses that an environment's batches are meant for, the latest batch's last."""
 

@@ -206,6 +206,10 @@ class LedgerRow:
     reason: str | None
     details: dict[str, Any]
 
+    def may_lack_last_attempt(self, restored_at: datetime | None) -> bool:
+        """Whether a restored ledger may not know the row's last attempt; only for a row in doubt that was sent."""
+        return self.reason == RESTORED_REASON or bool(restored_at and self.sent_at and self.sent_at <= restored_at)
+
 
 @dataclass(frozen=True, slots=True)
 class RowColumns:

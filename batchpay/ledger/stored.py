@@ -18,6 +18,7 @@ from batchpay.ledger.lost_window import open_lost_window
 from batchpay.ledger.records import (
     BACKED_UP,
     PERSON_CHANGED,
+    WITNESS_ACCEPTED,
     BatchSummary,
     Event,
     LedgerRow,
@@ -141,6 +142,10 @@ class StoredLedger(ABC, Generic[_Store]):
 
     def latest_event(self, kind: str) -> Event | None:
         return reading.latest_event(self.store, kind)
+
+    def restored_at(self) -> datetime | None:
+        accepted = self.latest_event(WITNESS_ACCEPTED)
+        return accepted.at if accepted else None
 
     def origins(self, environment: Environment) -> list[str]:
         return reading.origins(self.store, environment)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import WITNESS_ACCEPTED, BatchSummary, LedgerRow
+from batchpay.ledger.records import BatchSummary, LedgerRow
 from batchpay.payment import Direction, State
 from batchpay.reconciliation.masked_rows import MaskedRows
 from batchpay.reconciliation.references import is_masked, key_of, may_be
@@ -84,8 +84,7 @@ def match(
     perhaps = masked.match(readable, days, {line.found_by for line in readable})
     _by_amount(ledger, batch, readable, rivals, purged, days)
     both_signs = len({(line.cents or 0) < 0 for line in readable}) == 2
-    accepted = ledger.latest_event(WITNESS_ACCEPTED)
-    matching = Matching(lines, perhaps=perhaps, restored_at=accepted.at if accepted else None)
+    matching = Matching(lines, perhaps=perhaps, restored_at=ledger.restored_at())
     for line in readable:
         if line.row is not None:
             matching.by_row.setdefault(line.row, []).append(line)

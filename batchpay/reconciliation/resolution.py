@@ -11,7 +11,7 @@ from pathlib import Path
 
 from batchpay.errors import FileRefused, WrongUse
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import RESTORED_REASON, WITNESS_ACCEPTED, BatchSummary, Decision, LedgerRow
+from batchpay.ledger.records import BatchSummary, Decision, LedgerRow
 from batchpay.payment import Direction, State, Totals, format_cents
 from batchpay.reconciliation.loose_formats import foreign_cents
 from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet
@@ -108,8 +108,8 @@ def rows_in_doubt(ledger: Ledger, batch: str, timeout_s: float) -> list[Doubt]:
     `timeout_s` bounds an attempt whose end was not recorded because its run was killed.
     """
     rows = [*ledger.rows(batch, [State.IN_DOUBT]), *ledger.abandoned(ledger.find(batch))]
-    accepted = ledger.latest_event(WITNESS_ACCEPTED)
-    doubts = [_doubt(row, timeout_s, accepted.at if accepted else None) for row in rows]
+    restored_at = ledger.restored_at()
+    doubts = [_doubt(row, timeout_s, restored_at) for row in rows]
     return sorted(doubts, key=lambda doubt: (not doubt.money_leaves, doubt.row))
 
 
@@ -185,7 +185,7 @@ def reason_with_notes(reason: str, notes: Sequence[tuple[int, str]]) -> str:
 
 def _doubt(row: LedgerRow, timeout_s: float, restored_at: datetime | None) -> Doubt:
     shown, sent, why = row.details, row.sent_at, row.reason or _NO_REASON
-    if sent is not None and (row.reason == RESTORED_REASON or (restored_at is not None and sent <= restored_at)):
+    if sent is not None and row.may_lack_last_attempt(restored_at):
         why = f"{why}; sent {instant(sent)}, and perhaps again in the time that the restored ledger lost"
         sent = None
     until = sent and (row.finished_at or sent + timedelta(seconds=timeout_s))

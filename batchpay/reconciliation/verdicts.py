@@ -10,7 +10,7 @@ from pathlib import Path
 
 from batchpay.errors import BatchpayError
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import RESTORED_REASON, BatchSummary, Decision, LedgerRow
+from batchpay.ledger.records import BatchSummary, Decision, LedgerRow
 from batchpay.payment import State, Totals, format_cents
 from batchpay.reconciliation.masked_rows import BY_MASK
 from batchpay.reconciliation.matching import BY_AMOUNT, Matching
@@ -264,10 +264,7 @@ def _conclusion(row: LedgerRow, matching: Matching) -> tuple[State | None, str]:
 
 def _attempts_at_least(row: LedgerRow, restored_at: datetime | None) -> int:
     """Return how often a row in doubt was sent, with the attempt that a restored ledger may have lost."""
-    is_lost = row.attempts > 0 and (
-        row.reason == RESTORED_REASON or bool(restored_at and row.sent_at and row.sent_at <= restored_at)
-    )
-    return row.attempts + is_lost
+    return row.attempts + (row.attempts > 0 and row.may_lack_last_attempt(restored_at))
 
 
 def _proves_nothing(line: ExportLine, row: LedgerRow) -> str | None:

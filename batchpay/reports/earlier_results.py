@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import WITNESS_ACCEPTED
 from batchpay.payment import State
 from batchpay.writing.place import first_row, rows_of, separator_of
 
@@ -75,9 +74,8 @@ def _row_told_more(ledger: Ledger, batch: str, told: _Told) -> str | None:
     Rows that were sent before a person accepted the restored ledger were in doubt from then on: whatever is pending
     again, somebody has decided.
     """
-    accepted = ledger.latest_event(WITNESS_ACCEPTED)
     answered = told.answered()
-    sent = told.sent(since=accepted.at if accepted else None) if any(map(told.counts.get, _SENT)) else {}
+    sent = told.sent(since=ledger.restored_at()) if any(map(told.counts.get, _SENT)) else {}
     for columns in ledger.row_columns(batch, [State.PENDING, State.IN_DOUBT]) if answered or sent else ():
         if not answered.isdisjoint(columns.rows):  # a million rows one by one would hold up the first payment
             row, state = next(pair for pair in zip(columns.rows, columns.states, strict=True) if pair[0] in answered)

@@ -39,11 +39,8 @@ def holds_only_rows_of(source: Source, path: Path) -> bool:
 def _holds_only_rows_of(source: Source, path: Path) -> bool:
     is_csv = path.suffix.lower() in CSV_ENDINGS
     written = rows_of(path, source.separator)
-    header = [_text(cell) for cell in next(written, ())]
-    if (header if is_csv else header[: len(REJECTS_OWN) + len(source.own_header)]) != [
-        *REJECTS_OWN,
-        *source.own_header,
-    ]:
+    header, ours = [_text(cell) for cell in next(written, ())], [*REJECTS_OWN, *source.own_header]
+    if (header if is_csv else header[: len(ours)]) != ours:
         return False
     rows = (_own_cells(row, is_csv=is_csv) for row in written)
     row = next(rows, None)

@@ -17,7 +17,7 @@ from batchpay.approval.proposal import Proposal
 from batchpay.errors import FileRefused
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
-from batchpay.ledger.records import WITNESS_ACCEPTED, SignOff
+from batchpay.ledger.records import SignOff
 from batchpay.payment import Actor, Environment, State
 from batchpay.settings import Settings
 from batchpay.text import printable
@@ -90,8 +90,8 @@ def approve_plan(path: str, seal: str, settings: Settings, actor: Actor) -> Plan
 
 def made_before_a_restore(ledger: Ledger, plan: Plan) -> str | None:
     """Say that an unused plan may have been used in what a restored ledger lost; None if it can't have been."""
-    accepted = ledger.latest_event(WITNESS_ACCEPTED)
-    if accepted is None or plan.created_at > accepted.at:
+    restored_at = ledger.restored_at()
+    if restored_at is None or plan.created_at > restored_at:
         return None
     return "the plan was prepared before the ledger was restored, which may have lost that it was used"
 
