@@ -104,6 +104,9 @@ class Totals:
     def __add__(self, other: Totals) -> Totals:
         return Totals(self.rows + other.rows, self.cents + other.cents)
 
+    def __sub__(self, other: Totals) -> Totals:
+        return Totals(self.rows - other.rows, self.cents - other.cents)
+
 
 def added_up(parts: Iterable[Mapping[str, Totals]]) -> dict[str, Totals]:
     """Add up what is counted by DEBIT and CREDIT."""

@@ -76,20 +76,31 @@ class Waiting:
     """Whether a run is sending it now."""
     held_back: Totals = Totals()
     """What `resume` would not send: rows that fail today's rules."""
+    paid_elsewhere: Totals = Totals()
+    """What another file has paid since: it stays pending, and nothing is to be done about it."""
     is_stale: bool = False
     """Whether `resume` asks a person first, since the batch has not been touched for a long time."""
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether rows are to be sent, and nobody sends them."""
+        return not self.is_running and self.paid_elsewhere.rows < self.batch.totals.rows
 
 
 def waiting_batches(waiting: Sequence[Waiting], now: datetime) -> Finding:
     """Check whether a batch has rows that wait while no run is sending them."""
-    stopped = [one.batch for one in waiting if not one.is_running]
+    stopped = [one.batch for one in waiting if one.is_stopped]
     if not stopped:
-        running = sorted(one.batch.batch for one in waiting)
-        return Finding("batches", "no batch is stopped with rows to send", details={"running": running})
+        running = sorted(one.batch.batch for one in waiting if one.is_running)
+        text = "no batch is stopped with rows to send"
+        if paid := [one for one in waiting if not one.is_running]:
+            text += f", {row_count(sum(one.paid_elsewhere.rows for one in paid))} that another file has paid "
+            text += f"will not be sent (batch {_named([one.batch for one in paid])})"
+        return Finding("batches", text, details={"running": running})
     rows, amount = sum(one.totals.rows for one in stopped), totals_apart(one.apart for one in stopped)
     why = f" ({stopped[0].stopped})" if stopped[0].stopped else ""
     text = f"{row_count(rows)} to be sent, {amount}, the oldest for {_age(now - stopped[0].since)}{why}"
-    ways = "; ".join(_ways([one for one in waiting if not one.is_running]))
+    ways = "; ".join(_ways([one for one in waiting if one.is_stopped]))
     return Finding("batches", f"{text}: {ways}", 6, _batches(stopped, now))
 
 

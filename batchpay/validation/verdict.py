@@ -110,9 +110,9 @@ class Verdict:
         self.rows += total.rows
         self.total += total
         self.valid += valid
-        self.rejected += Totals(total.rows - valid.rows, total.cents - valid.cents)
+        self.rejected += total - valid
         self.by_direction[Direction.DEBIT.value] += debits
-        self.by_direction[Direction.CREDIT.value] += Totals(valid.rows - debits.rows, valid.cents - debits.cents)
+        self.by_direction[Direction.CREDIT.value] += valid - debits
         if result.may_fail:
             self._failed.append(findings.rows["_row"].filter(~result.passed))
 

@@ -203,8 +203,7 @@ def _known(preview: Preview) -> dict[str, Any] | None:
         return None
     summary = preview.as_the_ledger_has_it().summary
     gone = sum((summary.of(state) for state in _GONE), Totals())
-    total, would_go = summary.total, preview.proposal.to_send.total
-    left = Totals(total.rows - would_go.rows - gone.rows, total.cents - would_go.cents - gone.cents)
+    left = summary.total - preview.proposal.to_send.total - gone
     return {"gone": totals_json(gone), "left": totals_json(left)}
 
 

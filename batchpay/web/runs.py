@@ -87,8 +87,7 @@ class RunStatus:
         """What a run would still send, without what is held back."""
         if self.summary is None:
             return Totals()
-        pending, held = self.summary.of(State.PENDING), self.summary.held_back
-        return Totals(pending.rows - held.rows, pending.cents - held.cents)
+        return self.summary.of(State.PENDING) - self.summary.held_back
 
     @property
     def is_left(self) -> bool:

@@ -84,7 +84,7 @@ class Preview:
         states, released = dict(batch.by_state), to_send.released
         states[State.PENDING] = batch.of(State.PENDING) + released
         rejected = batch.of(State.REJECTED)
-        states[State.REJECTED] = Totals(rejected.rows - released.rows, rejected.cents - released.cents)
+        states[State.REJECTED] = rejected - released
         sides = to_send.released_by_direction
         pending = added_up([batch.apart.get(State.PENDING, {}), sides])
         summary = replace(
@@ -148,10 +148,8 @@ def validate(request: FileRequest, settings: Settings) -> Preview:
 
     Earlier payments are looked up in the ledger, if there is one, so that a check finds what a submission would.
     """
-    environment, days = environment_of(settings.gateway), settings.policy.duplicate_days
     with _ledger_to_read(settings.ledger) as ledger:
-        history = ledger if settings.policy.variance else None
-        checked = check_file(request, CheckContext(environment, ledger, days, history=history, wants_schedule=True))
+        checked = check_file(request, CheckContext(settings, ledger, wants_schedule=True))
         preview = _preview(None, request, checked, settings, Decisions())
         _note_if_outdated(preview.summary, ledger)
         return preview
@@ -181,16 +179,7 @@ def dry_run(
     if preflight is not None and insists:
         preflight.check_connection()
     with _ledger_to_read(settings.ledger) as ledger:
-        history = ledger if settings.policy.variance else None
-        context = CheckContext(
-            environment,
-            ledger,
-            settings.policy.duplicate_days,
-            history=history,
-            wants_schedule=True,
-            decisions=decisions,
-            preflight=preflight,
-        )
+        context = CheckContext(settings, ledger, preflight, decisions, wants_schedule=True)
         if ledger is not None and not decisions.paid_elsewhere_checked:
             refuse_other_environment(ledger, settings)
         checked = check_file(request, context)

@@ -17,11 +17,13 @@ from batchpay.ledger.contract import Ledger
 from batchpay.payment import Environment, SamePayment, State, Totals, format_cents
 from batchpay.schemas.catalogue import ROW_SAME_PAYMENT
 from batchpay.schemas.options import RuleOptions
+from batchpay.settings import Settings
 from batchpay.text import money, place_of, row_count
 
 if TYPE_CHECKING:
     from batchpay.ledger.columns import Earlier
     from batchpay.ledger.records import BatchSummary
+    from batchpay.workflows.held_back import HeldBack
 
 LISTED_MAX = 1000
 """This many of the duplicates that were let through are listed; all are counted."""
@@ -30,6 +32,7 @@ _ROWS_NAMED = 3
 _REPEATED_LEAST = 2
 """A batch that at least this many rows repeat has a line in the summary."""
 _DUE = "if it is due again, give it"
+_HELD_BACK = "which is held back there by today's rules"
 
 
 @dataclass(slots=True)
@@ -38,6 +41,8 @@ class EarlierPayments:
 
     line_word: str = "row"
     """The word for where a row is in the file."""
+    settings: Settings = Settings()
+    """Those by which waiting rows of an earlier batch are held back."""
     late_failures: dict[int, tuple[str, str, str]] = field(default_factory=dict)
     """Rows that are kept back: column, code, message."""
     warnings: list[Variance] = field(default_factory=list)
@@ -52,8 +57,11 @@ class EarlierPayments:
     """Rows that repeat a batch, by its name."""
     _waiting: dict[str, Totals] = field(default_factory=dict)
     """What of such a batch has not been sent yet."""
+    _held_back: dict[str, HeldBack] = field(default_factory=dict)
+    """Which of these rows fail today's rules: `resume` sends none of them."""
     _only_there: dict[str, bytearray] = field(default_factory=dict)
-    """By its number, whether such a row waits and no row of this file repeats it: it may have been corrected here."""
+    """By its number, whether `resume` would send such a row and no row of this file repeats it: it may have been
+    corrected here."""
     _only_in_doubt: dict[str, bytearray] = field(default_factory=dict)
     """The same of rows in doubt: what is paid here in their place may have been paid there."""
 
@@ -76,17 +84,26 @@ class EarlierPayments:
         found = ledger.earlier(lookup, environment, days=days, now=now, exclude_digest=exclude_digest)
         among = frame.filter(pl.col("_row").is_in([one.row for one in found]))
         lines = dict(among.select("_row", "_line").iter_rows())
+        for name in {one.earlier_batch for one in found} - self._waiting.keys():
+            self._look_at(ledger, name)
         for one in found:
             self._take(one, lines[one.row], cents[one.row], rules)
-        for name in self._repeated.keys() - self._waiting.keys():
-            batch = ledger.find(name)
-            self._waiting[name] = batch.by_state[State.PENDING]
-            self._only_there[name] = _rows_in(ledger, batch, State.PENDING)
-            self._only_in_doubt[name] = _rows_in(ledger, batch, State.IN_DOUBT, State.SENDING)
-        for one in found:
-            if one.earlier_batch in self._only_there:
-                self._only_there[one.earlier_batch][one.earlier_row] = False
-                self._only_in_doubt[one.earlier_batch][one.earlier_row] = False
+            self._only_there[one.earlier_batch][one.earlier_row] = False
+            self._only_in_doubt[one.earlier_batch][one.earlier_row] = False
+
+    def _look_at(self, ledger: Ledger, name: str) -> None:
+        """Record which rows of an earlier batch wait, are held back, or are in doubt."""
+        from batchpay.workflows.held_back import find_held_back  # few files repeat an earlier batch
+        from batchpay.workflows.still_due import fails_today
+
+        batch = ledger.find(name)
+        self._waiting[name] = batch.by_state[State.PENDING]
+        fails = fails_today(ledger, batch, self.settings) if self._waiting[name].rows else None
+        self._held_back[name] = held_back = find_held_back(ledger, name, fails)
+        self._only_there[name] = _rows_in(ledger, batch, State.PENDING)
+        for row in held_back:
+            self._only_there[name][row] = False
+        self._only_in_doubt[name] = _rows_in(ledger, batch, State.IN_DOUBT, State.SENDING)
 
     def allow_in_file(self, rows: pl.DataFrame) -> None:
         """Record bills that pass though the file has them twice: `_row`, `_first`, its `_place`, `_line`, `_cents`."""
@@ -107,20 +124,23 @@ class EarlierPayments:
             left = self.allowed.rows - len(self._allowed_places)
             more = f" and {left:,} more" if left else ""
             lines.append(
-                f"duplicates that were allowed: {row_count(self.allowed.rows)}, {money(self.allowed.cents)}: "
-                f"{', '.join(self._allowed_places)}{more}"
+                f"duplicates that were allowed: {_counted(self.allowed)}: {', '.join(self._allowed_places)}{more}"
             )
         return lines
 
     def _not_sent(self, batch: str) -> str:
         """Describe what of a batch waits: the nightly call no longer sends it if this file replaced its own."""
-        waiting = self._waiting[batch]
-        if not waiting.rows:
-            return ""
-        told = f", of which {row_count(waiting.rows)}, {money(waiting.cents)}, wait to be sent: batchpay resume {batch}"
-        if not (others := sum(self._only_there[batch])):
-            return told
-        return f"{told} (which also sends, as it was, what this file corrects or leaves out: {row_count(others)})"
+        held_back = self._held_back[batch].totals
+        waiting = self._waiting[batch] - held_back
+        told = ""
+        if waiting.rows:
+            told = f", of which {_counted(waiting)}, wait to be sent: batchpay resume {batch}"
+        if others := sum(self._only_there[batch]):
+            told += f" (which also sends, as it was, what this file corrects or leaves out: {row_count(others)})"
+        if held_back.rows:
+            verb = "is" if held_back.rows == 1 else "are"
+            told += f", of which {_counted(held_back)}, {verb} held back there by today's rules"
+        return told
 
     def _not_known(self, batch: str) -> str:
         """Describe which rows in doubt of a batch this file may have corrected: those may have been paid."""
@@ -145,17 +165,19 @@ class EarlierPayments:
             return
         at, repeated = self._repeated.get(one.earlier_batch, (one.at, Totals()))
         self._repeated[one.earlier_batch] = at, repeated + Totals(1, cents)
+        is_held_back = one.earlier_row in self._held_back[one.earlier_batch]
         if one.same is SamePayment.PAYMENT_ID:
             message = f"was used before in {place}, {_DUE} a paymentId and an invoice number of its own"
+            if is_held_back:
+                message = f"was used in {place}, {_HELD_BACK}: give it a paymentId of its own"
             self.late_failures[one.row] = "paymentId", "duplicate", message
         elif rules.allows_repeated_bills:
             if self._allow(one.row, one.earlier_batch, one.earlier_row, cents):
                 self._name_allowed(one.row, line, f"{one.earlier_place} of batch {one.earlier_batch}")
         else:
-            message = (
-                f"is the same bill as {place} (account, direction, amount, invoice number), {_DUE} "
-                "an invoice number of its own, or submit it with --allow-duplicates --reason TEXT"
-            )
+            message = f"is the same bill as {place} (account, direction, amount, invoice number), "
+            message += f"{_HELD_BACK}: " if is_held_back else f"{_DUE} an invoice number of its own, or "
+            message += "submit it with --allow-duplicates --reason TEXT"
             self.late_failures[one.row] = "row", "duplicate", message
 
     def _allow(self, row: int, batch: str | None, earlier_row: int, cents: int) -> bool:
@@ -180,6 +202,10 @@ def _rows_in(ledger: Ledger, batch: BatchSummary, *states: State) -> bytearray:
         for row in columns.rows:
             found[row] = True
     return found
+
+
+def _counted(totals: Totals) -> str:
+    return f"{row_count(totals.rows)}, {money(totals.cents)}"
 
 
 def _day(moment: datetime) -> str:

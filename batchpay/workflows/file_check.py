@@ -20,6 +20,7 @@ from batchpay.approval.anomalies import Anomalies, Variance
 from batchpay.approval.cash_flow import Schedule, with_cents
 from batchpay.approval.to_send import ToSend
 from batchpay.errors import FileRefused
+from batchpay.gateway.origin import environment_of
 from batchpay.intake.control_totals import require_whole, stated_totals
 from batchpay.intake.source import Source, open_source
 from batchpay.ledger.contract import Ledger
@@ -27,6 +28,7 @@ from batchpay.payment import Environment, State, Totals, format_cents
 from batchpay.schemas.checks import as_date, cents_of_plain
 from batchpay.schemas.columns import CASH_FLOW
 from batchpay.schemas.options import RuleOptions
+from batchpay.settings import Settings
 from batchpay.summary import Summary
 from batchpay.text import money, place_of, row_count
 from batchpay.validation.check import Check, valid_rows
@@ -62,18 +64,25 @@ _TOTAL_CENTS_MAX = 10**18
 class CheckContext:
     """What a file is compared with beyond its own rules; each may be missing."""
 
-    environment: Environment = Environment.LIVE
-    """The environment whose earlier payments count."""
+    settings: Settings = Settings()
+    """The environment whose earlier payments count, and the policy by which they count."""
     ledger: Ledger | None = None
-    duplicate_days: int = 0
     preflight: Preflight | None = None
-    history: Ledger | None = None
-    """The ledger that knows earlier payees, if changed accounts are checked (policy.variance)."""
     decisions: Decisions = Decisions()
     wants_schedule: bool = False
     """Whether a person is to see what would move and when: counted in the same reading."""
     submits: bool = False
     """Whether this is a submission: its rejects replace only rows of the same file, a check's all that checks wrote."""
+
+    @property
+    def environment(self) -> Environment:
+        """The environment whose earlier payments count."""
+        return environment_of(self.settings.gateway)
+
+    @property
+    def history(self) -> Ledger | None:
+        """The ledger that knows earlier payees, if changed accounts are checked (policy.variance)."""
+        return self.ledger if self.settings.policy.variance else None
 
 
 @dataclass(slots=True)
@@ -252,9 +261,9 @@ class _Reading:
         self._context = context
         self._content = _content(source, context.ledger) if context.ledger else None
         self.checked = FileCheck(source, Verdict(failures_max=request.max_errors), datetime.now(UTC))
-        asked = context.ledger or context.history
-        if asked is not None:
-            self.checked.registration_count_seen = asked.registration_count()
+        self.checked.earlier = EarlierPayments(source.line_word, context.settings)
+        if context.ledger is not None:
+            self.checked.registration_count_seen = context.ledger.registration_count()
         self._rejected_earlier: RejectedEarlier | None = None
         if context.wants_schedule:
             self.checked.all_new = AllNew(request.rules.as_of)
@@ -263,7 +272,7 @@ class _Reading:
         """Read the file; afterward `checked` contains all that was found."""
         checked, verdict = self.checked, self.checked.verdict
         with ExitStack() as storage:
-            line_word = checked.earlier.line_word = checked.source.line_word
+            line_word = checked.source.line_word
             check = Check(self._content or checked.source, self._request.rules, storage, line_word=line_word)
             rejected, late_rejected = FrameSpool(storage), FrameSpool(storage)
             for result in check.results():
@@ -332,9 +341,9 @@ class _Reading:
             checked.nothing_to_send = not waiting and not checked.released
             if checked.batch is not None and checked.batch.by_state[State.REJECTED].rows:
                 self._rejected_earlier = RejectedEarlier(context.ledger, checked.batch)
-        asked = context.ledger or context.history
         # Without another batch in this environment every payee would be new.
-        others = asked is not None and asked.batch_count(context.environment) > (checked.known is not None)
+        earlier = 0 if context.ledger is None else context.ledger.batch_count(context.environment)
+        others = earlier > (checked.known is not None)
         again = checked.known if context.decisions.again else None
         payees = payee_check(context.history, context.environment, checked.digest, again, others=others)
         checked.anomalies.compared = payees is not None
@@ -375,7 +384,7 @@ class _Reading:
 
     def _days_back(self, frame: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, int]]:
         """Yield rows and how far back they are compared: those rejected earlier, to before their registration."""
-        days, rejected = self._context.duplicate_days, self._rejected_earlier
+        days, rejected = self._context.settings.policy.duplicate_days, self._rejected_earlier
         if rejected is None:
             yield frame, days
             return

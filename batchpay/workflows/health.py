@@ -23,7 +23,7 @@ from batchpay.payment import Environment, State
 from batchpay.settings import Settings
 from batchpay.text import counted
 from batchpay.workflows.held_back import find_held_back
-from batchpay.workflows.still_due import fails_today, is_stale
+from batchpay.workflows.still_due import fails_today, is_stale, paid_elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +155,7 @@ def _waiting(ledger: Ledger, state: LedgerState, settings: Settings) -> list[che
                 one,
                 is_running=ledger.is_held(batch.digest),
                 held_back=find_held_back(ledger, one.batch, fails_today(ledger, batch, settings)).totals,
+                paid_elsewhere=paid_elsewhere(ledger, batch),
                 is_stale=is_stale(ledger, one.batch, settings.policy.stale_days),
             )
         )

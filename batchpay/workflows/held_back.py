@@ -10,7 +10,7 @@ import math
 import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime, timedelta
 from functools import lru_cache
 
@@ -36,6 +36,9 @@ class HeldBack:
             return False
         index = bisect_left(self._rows, row)
         return index < len(self._rows) and self._rows[index] == row
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._rows)
 
     def add(self, row: int, cents: int) -> None:
         """Add a row; rows come in file order."""

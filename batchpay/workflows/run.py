@@ -230,8 +230,7 @@ def _held_back(ledger: Ledger, batch: BatchSummary, request: RunRequest, midnigh
 
 def _to_send(ledger: Ledger, batch: BatchSummary, held_back: HeldBack) -> Totals:
     """Count what is left to send by the ledger as it is now: a run's start may have put rows back."""
-    pending, held = ledger.find(batch.batch).by_state[State.PENDING], held_back.totals
-    return Totals(pending.rows - held.rows, pending.cents - held.cents)
+    return ledger.find(batch.batch).by_state[State.PENDING] - held_back.totals
 
 
 def _after_ledger_failed(

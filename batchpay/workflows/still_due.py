@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary
-from batchpay.payment import State
+from batchpay.payment import State, Totals
 from batchpay.settings import Settings
 from batchpay.workflows.held_back import Fails, above, any_of, start_has_passed
 from batchpay.workflows.requests import max_amount_cents
@@ -67,9 +68,30 @@ def repeated(ledger: Ledger, batch: BatchSummary) -> Fails | None:
 
     None if there are none, or if no row of the batch waits.
     """
-    if not batch.by_state[State.PENDING].rows:
+    found, is_cut_off = _repeats(ledger, batch, _COUNTED)
+    if not found:
         return None
+    # Beyond those listed it is not known which: the file shows it, and submitting the file reports it.
+    return lambda columns: [is_cut_off or row in found for row in columns.rows]
+
+
+def paid_elsewhere(ledger: Ledger, batch: BatchSummary) -> Totals:
+    """Return which rows of a batch wait for good, as far as is known: another batch repeats them and paid them."""
+    found, _ = _repeats(ledger, batch, [State.ACCEPTED])
+    rows = (
+        cents
+        for columns in (ledger.row_columns(batch.batch, [State.PENDING]) if found else ())
+        for row, cents in zip(columns.rows, columns.amounts_cents, strict=True)
+        if row in found
+    )
+    return sum((Totals(1, cents) for cents in rows), Totals())
+
+
+def _repeats(ledger: Ledger, batch: BatchSummary, states: Sequence[State]) -> tuple[set[int], bool]:
+    """Return which rows of a batch others repeat by rows in these states, let through there; whether there are more."""
     found: set[int] = set()
+    if not batch.by_state[State.PENDING].rows:
+        return found, False
     is_cut_off = False
     released = ledger.latest_event("released")
     for other in ledger.batches():
@@ -83,9 +105,6 @@ def repeated(ledger: Ledger, batch: BatchSummary) -> Fails | None:
             here = {pair["row"]: pair["earlier_row"] for pair in one["list"] if pair["batch"] == batch.batch}
             is_cut_off |= bool(here) and one["rows"] > len(one["list"])
             pairs |= here
-        for columns in ledger.row_columns(other.batch, _COUNTED) if pairs else ():
+        for columns in ledger.row_columns(other.batch, states) if pairs else ():
             found.update(pairs[row] for row in columns.rows if row in pairs)
-    if not found:
-        return None
-    # Beyond those listed it is not known which: the file shows it, and submitting the file reports it.
-    return lambda columns: [is_cut_off or row in found for row in columns.rows]
+    return found, is_cut_off

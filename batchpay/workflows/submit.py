@@ -84,7 +84,6 @@ def submit(
     """
     from batchpay.workflows.run import run_batch
 
-    environment = environment_of(settings.gateway)
     create_as = str(actor) if is_rehearsal(settings.gateway) else None
     with closing(open_ledger(settings.ledger, create_as=create_as)) as ledger:
         if not submission.decisions.paid_elsewhere_checked:
@@ -93,17 +92,14 @@ def submit(
         for note in note_on_address(ledger, settings):
             progress.say(note)
         for _ in range(_REGISTER_TRIES):
-            history = ledger if settings.policy.variance else None
             counts = plan is not None or Policy.from_settings(settings.policy).asks
             context = CheckContext(
-                environment,
+                settings,
                 ledger,
-                settings.policy.duplicate_days,
                 submission.run.preflight,
-                history,
+                submission.decisions,
                 wants_schedule=counts,
                 submits=True,
-                decisions=submission.decisions,
             )
             checked = check_file(request, context)
             _log_check(checked)
@@ -324,7 +320,7 @@ def _release(
         allowed_duplicates=checked.earlier.allowed_json(decisions.reason) if checked.earlier.allowed.rows else None,
     )
     after = ledger.find(known.batch).by_state[State.REJECTED]
-    return Totals(before.rows - after.rows, before.cents - after.cents)
+    return before - after
 
 
 def _summary_of_run(request: FileRequest, checked: FileCheck, batch: BatchSummary) -> Summary:

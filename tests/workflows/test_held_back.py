@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
-from datetime import datetime, time, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +17,8 @@ from batchpay.payment import State, Totals
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.settings import PolicySettings
 from batchpay.workflows import held_back, run, still_due
+from batchpay.workflows.health import Limits as HealthLimits
+from batchpay.workflows.health import health
 from batchpay.workflows.held_back import HeldBack, start_has_passed
 from batchpay.workflows.status import all_in_doubt, batch_status
 from tests.support.ledger_factory import Planned, add_batch
@@ -116,6 +118,42 @@ def test_resume_holds_back_what_would_start_too_late(
     at_noon(monkeypatch, days)
     done = desk.resume()
     assert (done.exit_code, done.held_back.rows, desk.arrived.total()) == (0 if sent == 2 else 3, 2 - sent, sent)
+
+
+def test_a_start_date_that_passed_can_be_corrected(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A standing order waited for too long: the note on its corrected row advised `resume`, which held it back.
+
+    The row's own message advised an invoice number of its own, with which the first row might be paid as well. Once
+    the corrected row was paid, `health` failed for good.
+    """
+    with monkeypatch.context() as patched:
+        stop_before(desk, patched)
+        waits = desk.submit(desk.file("may.csv", ONE, MONTHLY)).batch
+    at_noon(monkeypatch, 4)
+    assert (desk.resume(waits).held_back, desk.arrived) == (Totals(1, 20_00), {"A-1": 1})
+    corrected = MONTHLY | {"recurringStartDate": f"{TODAY + timedelta(days=30):%m/%d/%Y}"}
+    refused = desk.submit(desk.file("june.csv", corrected))
+    (note,) = (note for note in refused.notes if "same bills" in note)
+    assert note.endswith(", of which 1 row, 20.00, is held back there by today's rules")
+    (failure,) = desk.verdict.failures
+    assert failure.message.endswith("is held back there by today's rules: give it a paymentId of its own")
+    corrected["paymentId"] = "P-4"
+    desk.submit(desk.file("june.csv", corrected))
+    (failure,) = desk.verdict.failures
+    advice = "is held back there by today's rules: submit it with --allow-duplicates --reason TEXT"
+    assert failure.message.endswith(advice)
+    assert stopped_batches(desk) == 6
+    paid = desk.submit(desk.file("july.csv", corrected, TWO), allow_duplicates=True)
+    assert (paid.of(State.ACCEPTED).rows, desk.arrived) == (2, {"A-1": 1, "A-2": 1, "A-3": 1})
+    assert stopped_batches(desk) == 0
+    desk.settings = replace(desk.settings, policy=PolicySettings(variance=False, past_start=False))
+    assert (desk.resume(waits).held_back, desk.arrived["A-3"]) == (Totals(1, 20_00), 1)
+
+
+def stopped_batches(desk: Desk) -> int:
+    """Return the exit code of health's check of stopped batches."""
+    findings = health(desk.settings, HealthLimits(), datetime.now(UTC)).findings
+    return next(finding.exit_code for finding in findings if finding.check == "batches")
 
 
 def test_resume_holds_back_what_is_above_todays_limit(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
