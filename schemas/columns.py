@@ -38,6 +38,7 @@ REQUIRED = (
 """Columns that every file must have: their cells are required in every row."""
 
 ACCOUNT, ROUTING = "achAccountNumber", "achRoutingNumber"
+DIRECTION = "transactionType"
 MONEY = ("amount", "taxAmount", "shippingTax")
 FLAGS = ("achAgreementFlag", "recurringAgreementFlag")
 NUMBERS_ON_THE_WIRE = ("gatewayId", "achAgreementFlag", "recurringAgreementFlag")

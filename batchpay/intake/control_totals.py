@@ -56,12 +56,11 @@ def require_whole(expected: ControlTotals, end: FileEnd, actual: Totals, name: s
     `line_word` is what a row's position is called in it.
     """
     rows, total = row_count(actual.rows), format_cents(actual.cents)
-    if end.total_cents not in (None, actual.cents):
-        assert end.total_cents is not None
+    if end.total_cents is not None and end.total_cents != actual.cents and not end.is_net:
         place, wrong = end.total_place(line_word), format_cents(end.total_cents)
         raise FileRefused(
             f"{name}: {place} has only an amount, a total of {wrong}, and the {rows} before it add up to {total}: a "
-            "row is missing or changed (if it is a payment, fill it in)"
+            "row is missing or changed (if it is a payment, fill it in; if it is another sum, delete the row)"
         )
     stated = expected.stated or end.total_cents is not None
     if end.unfinished_line is not None and (end.is_cut or not stated):

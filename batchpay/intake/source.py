@@ -68,6 +68,8 @@ class Source:
     separator: str = ","
     """Of a CSV; a comma for other kinds."""
     _chunks: Callable[[], Iterator[pl.DataFrame]] = field(default=lambda: iter(()), repr=False)
+    _negative: str | None = None
+    """The direction of negative amounts, where a map says that the file writes the direction as a sign."""
     _file: OpenFile | None = field(default=None, repr=False)
     _end: Callable[[], None] = field(default=lambda: None, repr=False)
 
@@ -77,7 +79,7 @@ class Source:
         Raises FileRefused where the file turns out to be broken further on, or differs from the first complete
         reading: nothing may be acted on before the last chunk was yielded.
         """
-        return without_totals_row(self._chunks(), self.own_of, self.end)
+        return without_totals_row(self._chunks(), self.own_of, self.end, self._negative)
 
     @property
     def line_word(self) -> str:
@@ -220,6 +222,7 @@ def _source(
         own_amounts=mapping.own_amounts(own),
         counting=applied.counting,
         _chunks=lambda: applied.chunks(chunks()),
+        _negative=None if mapping.signed is None else mapping.signed.negative,
     )
 
 

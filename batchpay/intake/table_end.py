@@ -10,10 +10,12 @@ from typing import Any
 
 import polars as pl
 
-from batchpay.schemas.columns import FAULT, MAP_FAULT, MONEY, NO_PAYMENT, QUOTATION, REQUIRED
+from batchpay.schemas import checks
+from batchpay.schemas.columns import DIRECTION, FAULT, MAP_FAULT, MONEY, NO_PAYMENT, QUOTATION, REQUIRED
 from batchpay.text import money
 
 _AMOUNT = "amount"
+_AMOUNT_FAULT = f"{FAULT}amount"
 _LABEL = re.compile(r"\b(sub|grand)?[ -]?totals?\b|\bsum\b", re.IGNORECASE)
 _NUMBER = re.compile(r"\$? ?([0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)(\.[0-9]+)?")
 _ROWS_MAX = 20
@@ -28,6 +30,8 @@ class FileEnd:
     """The total that a totals row states for the rows before it."""
     total_line: int | None = None
     """Where that row is: a CSV's line or a sheet's row."""
+    is_net: bool = False
+    """Whether it is the sum of these rows by the signs that the file gives them."""
     unfinished_line: int | None = None
     """The last line, where it has no line break."""
     is_cut: bool = False
@@ -40,24 +44,26 @@ class FileEnd:
     def note(self, line_word: str) -> str:
         """Note that a totals row was left out."""
         place, total = self.total_place(line_word), money(self.total_cents or 0)
-        return f"{place} is the total of the rows before it, {total}, and no payment"
+        return f"{place} is the {'net ' if self.is_net else ''}total of the rows before it, {total}, and no payment"
 
 
 def without_totals_row(
-    chunks: Iterator[pl.DataFrame], own_of: Mapping[str, str], end: FileEnd
+    chunks: Iterator[pl.DataFrame], own_of: Mapping[str, str], end: FileEnd, negative: str | None = None
 ) -> Iterator[pl.DataFrame]:
     """Leave out the last row if it is a total; only notes may follow it.
 
-    `own_of` names the file's own columns by ours, as chunks have them. A chunk whose last row is not a candidate, like
-    nearly every one, is passed on unchanged.
+    `own_of` names the file's own columns by ours, as chunks have them; `negative` is the direction of negative amounts
+    where the file writes the direction as a sign. A chunk whose last row is not a candidate, like nearly every one, is
+    passed on unchanged.
     """
-    end.total_cents = end.total_line = None
+    end.total_cents, end.total_line, end.is_net = None, None, False
     needed = list(dict.fromkeys(own_of[name] for name in REQUIRED if name in own_of and name != _AMOUNT))
     if not needed:  # not a table of payments: any of its rows would be a total
         yield from chunks
         return
-    rows, held = 0, None
+    rows, net_cents, held = 0, 0, None
     for chunk in chunks:
+        net_cents += _net_cents(chunk, negative) if negative else 0
         if held is not None and _at_end(chunk, needed) == chunk.height:
             chunk, held = pl.concat([held, chunk], how="diagonal"), None
         if held is not None:
@@ -75,6 +81,9 @@ def without_totals_row(
     if totals and rows + totals[-1]:
         at = totals[-1]
         end.total_cents, end.total_line = _total(held.row(at, named=True), needed), held["_line"][at]
+        if negative:
+            stated_cents = _net_cents(held.slice(at, 1), negative)
+            end.is_net = net_cents - _net_cents(held.slice(at), negative) == stated_cents
         after = held.slice(at + 1).with_columns(pl.col("_row") - 1)
         held = held.head(at).vstack(after)
     if held.height:
@@ -107,6 +116,13 @@ def _total(row: Mapping[str, Any], needed: list[str]) -> int | None:
     nearest = round(cents)
     # A spreadsheet adds in binary: the remaining error is far less than a tenth of a cent.
     return nearest if abs(cents - nearest) < Decimal("0.1") else None
+
+
+def _net_cents(rows: pl.DataFrame, negative: str) -> int:
+    """Add up the amounts that can be read, with the file's own signs."""
+    readable = rows.filter(pl.col(_AMOUNT_FAULT).is_null()) if _AMOUNT_FAULT in rows.columns else rows
+    sign = pl.when(pl.col(DIRECTION) == negative).then(-1).otherwise(1)
+    return int(readable.select((checks.cents(pl.col(_AMOUNT)).cast(pl.Int128) * sign).sum()).item())
 
 
 def _counts(column: str, fault: str) -> bool:

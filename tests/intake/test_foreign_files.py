@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from batchpay.errors import FileRefused
+from batchpay.intake.control_totals import ControlTotals, require_whole
 from batchpay.intake.maps.map_file import load_mapping
 from batchpay.intake.maps.mapping import Mapping
 from batchpay.intake.source import open_source
@@ -121,6 +122,38 @@ def test_negative_amounts_are_refused_unless_the_map_says_what_they_mean(tmp_pat
     verdict, errors = judged(csv_file(tmp_path, {}, {"Betrag": "(12,00)", "Pos": "2"}), vendors(tmp_path, text=text))
     assert verdict.counts == {"amount.map": 1}
     assert "is negative" in errors[0][1]
+
+
+@pytest.mark.parametrize(
+    ("amounts", "total", "net"),
+    [
+        (("1.234,50", "(45,00)", "-0,50"), "1.189,00", True),
+        (("(1.234,50)", "45,00"), "-1.189,50", True),
+        (("1.234,50", "45,00"), "1.279,50", True),
+        (("1.234,50", "(45,00)"), "1.279,50", False),
+        (("1.234,50", "(45,00)"), "-1.189,50", None),
+        (("1.234,50", "(45,00)"), "1.234,50", None),
+    ],
+)
+def test_a_last_row_may_be_the_sum_by_the_signs_of_the_file(
+    tmp_path: Path, amounts: tuple[str, ...], total: str, net: bool | None
+) -> None:
+    """A vendor's refunds are negative, and so the last row of every export is less than all amounts together.
+
+    Each such file was refused: "a row is missing or changed".
+    """
+    rows = [{"Betrag": amount, "Pos": str(at), "Beleg": f"R{at}"} for at, amount in enumerate(amounts)]
+    path = csv_file(tmp_path, *rows, {**dict.fromkeys(HEADER, ""), "Firma": "Total", "Betrag": total})
+    with open_source(path, mapping=vendors(tmp_path)) as source:
+        verdict = check(source, TODAY)
+        assert verdict.total.rows == len(amounts)
+        assert source.end.is_net == bool(net)
+        if net is None:
+            with pytest.raises(FileRefused, match=r"a row is missing or changed .* if it is another sum"):
+                require_whole(ControlTotals(), source.end, verdict.total, "vendors.csv", "line")
+            return
+        require_whole(ControlTotals(), source.end, verdict.total, "vendors.csv", "line")
+        assert f" is the {'net total' if net else 'total'} of the rows before it, " in source.end.note("line")
 
 
 @pytest.mark.parametrize("ending", ["csv", "xlsx", "parquet"])

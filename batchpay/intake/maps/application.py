@@ -7,10 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 import polars as pl
 
 from batchpay.intake.header import Header
-from batchpay.intake.maps.mapping import DIRECTION, SHIPPING_FROM_BILLING
+from batchpay.intake.maps.mapping import SHIPPING_FROM_BILLING
 from batchpay.intake.maps.mapping import Mapping as ColumnMap
 from batchpay.intake.maps.patterns import Pattern, first_that_fits
-from batchpay.schemas.columns import ACCOUNT, CELL_MARKS, FAULT, MAP_FAULT, PAYMENT_ID, READ_FLAGS, REQUIRED, SUGGEST
+from batchpay.schemas.columns import (
+    ACCOUNT,
+    CELL_MARKS,
+    DIRECTION,
+    FAULT,
+    MAP_FAULT,
+    PAYMENT_ID,
+    READ_FLAGS,
+    REQUIRED,
+    SUGGEST,
+)
 from batchpay.text import column_name
 
 

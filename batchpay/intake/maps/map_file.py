@@ -9,10 +9,10 @@ from typing import Any
 
 from batchpay.errors import FileRefused, did_you_mean
 from batchpay.intake.maps.formats import DECIMALS, MEANINGS, THOUSANDS, DateFormat, NumberFormat
-from batchpay.intake.maps.mapping import DIRECTION, Mapping
+from batchpay.intake.maps.mapping import Mapping
 from batchpay.intake.maps.patterns import Pattern
 from batchpay.intake.small_tables import read_toml
-from batchpay.schemas.columns import COLUMNS, FLAGS, MONEY
+from batchpay.schemas.columns import COLUMNS, DIRECTION, FLAGS, MONEY
 from batchpay.text import column_name
 
 DATES = ("recurringStartDate",)

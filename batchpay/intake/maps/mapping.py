@@ -21,11 +21,10 @@ from batchpay.intake.header import OWN, UNNAMED, Header, canonical_name
 from batchpay.intake.maps.formats import REFUSED, DateFormat, NumberFormat
 from batchpay.intake.maps.patterns import Pattern
 from batchpay.intake.xlsx.cells import DIGITS_MATTER
-from batchpay.schemas.columns import ACCOUNT, COLUMNS, MONEY, PAYMENT_ID, ROUTING
+from batchpay.schemas.columns import ACCOUNT, COLUMNS, DIRECTION, MONEY, PAYMENT_ID, ROUTING
 from batchpay.text import column_name
 
 SHIPPING_FROM_BILLING = {"shippingFirstName": "billingFirstName", "shippingLastName": "billingLastName"}
-DIRECTION = "transactionType"
 _DIGITS_FIRST = (ROUTING, ACCOUNT, *DIGITS_MATTER)
 """The columns whose rules a number follows if it maps to several columns."""
 _ISO = "%Y-%m-%d"

@@ -25,8 +25,8 @@ HEADERS: dict[str, str] = {
     "taxAmount": "tax|tax amount|sales tax|vat",
     "billingInternalId": "vendor id|vendor number|vendor code|supplier id|supplier number|employee id|"
     "employee number|payee id|customer id|customer number|individual id|owner id",
-    "billingFirstName": "first name|first|given name|contact first name|employee first name",
-    "billingLastName": "last name|last|surname|family name|contact last name|employee last name",
+    "billingFirstName": "first name|first|given name|contact first name|contact first|employee first name",
+    "billingLastName": "last name|last|surname|family name|contact last name|contact last|employee last name",
     "billingCompany": "company|company name|business name|organization",
     "billingAddressLine1": "address|address 1|address line 1|street|street address|mailing address|ach address",
     "billingAddressLine2": "address 2|address line 2|suite|unit",
