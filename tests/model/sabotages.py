@@ -146,8 +146,8 @@ DEFECTS = (
             ("ledger/sqlite/duplicate_lookup.py", "digest <> ? AND environment = ?", "digest <> ? AND ? IS NOT NULL"),
             (
                 "workflows/file_check.py",
-                "asked.batch_count(context.environment) > (checked.known is not None)",
-                "asked is not None",
+                "earlier > (checked.known is not None)",
+                "context.ledger is not None",
             ),
         ),
     ),
