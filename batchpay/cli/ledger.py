@@ -177,7 +177,10 @@ def check(
 @ledger.command(short_help="Write a consistent copy of the ledger.")
 @click.argument("target", type=click.Path(path_type=Path))
 @option(
-    "--keep", metavar="N", type=click.IntRange(1), help="With a folder: keep the N latest copies and remove older ones."
+    "--keep",
+    metavar="N",
+    type=click.IntRange(1),
+    help="With a folder: keep the N latest copies of this ledger and remove its older ones.",
 )
 @click.pass_obj
 def backup(context: Context, target: Path, keep: int | None) -> int:

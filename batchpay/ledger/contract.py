@@ -360,6 +360,9 @@ class Ledger(Protocol):
     def note_backup(self, who: str, name: str) -> None:
         """Record that a copy was made, and its file's name, for whoever checks when the last one was."""
 
+    def copies(self) -> list[str]:
+        """Return the names of the files that were recorded as copies of this ledger, the oldest first."""
+
     def note_person(self, who: str, what: str) -> None:
         """Record a change of the people who may sign in to the page: who made it, and what it was."""
 

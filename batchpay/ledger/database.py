@@ -29,6 +29,7 @@ class Statements(Protocol):
     PLANS_USED: str
     LET_THROUGH: str
     RUNS_STARTED: str
+    COPIES: str
     BATCHES: str
     BATCHES_OF_DIGEST: str
     LATEST_BATCH: str

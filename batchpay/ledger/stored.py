@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -163,6 +164,12 @@ class StoredLedger(ABC, Generic[_Store]):
     def note_backup(self, who: str, name: str) -> None:
         with self.store.transaction() as transaction:
             transaction.event(BACKED_UP, None, who, None, {"file": name})
+
+    def copies(self) -> list[str]:
+        with self.store.reading() as view:
+            return [
+                json.loads(detail)["file"] for (detail,) in view.execute(self.store.statements.COPIES, (BACKED_UP,))
+            ]
 
     def note_person(self, who: str, what: str) -> None:
         with self.store.transaction() as transaction:

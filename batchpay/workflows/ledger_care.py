@@ -99,7 +99,9 @@ def back_up(
 ) -> tuple[Path, str | None]:
     """Write a consistent copy of the ledger; in a folder, named after the time. Raises WrongUse, LedgerNotUsable.
 
-    Returns its path, and what kept the ledger from recording the backup. `keep` removes older copies in the folder.
+    Returns its path, and what kept the ledger from recording the backup. `keep` removes older copies in the folder:
+    only such as this ledger has recorded, by when they were made. The names are of a clock that may have been wrong,
+    and another ledger's copies may be there as well.
     """
     folder = target if target.is_dir() else None
     if keep is not None and folder is None:
@@ -115,22 +117,24 @@ def back_up(
             ledger.note_backup(str(actor), target.name)
     except LedgerNotUsable as error:
         problem = str(error)
-    if folder is not None and keep is not None:
-        for *_, older in _copies_in(folder)[:-keep]:
-            older.unlink()
+    if folder is not None and keep is not None and problem is None:
+        with closing(door.open_ledger(settings, read_only=True)) as ledger:
+            recorded = ledger.copies()
+        there = {copy.string for copy in _copies_in(folder)}
+        for older in [name for name in recorded if name in there][:-keep]:
+            (folder / older).unlink(missing_ok=True)
     return target, problem
 
 
-def _copies_in(folder: Path) -> list[tuple[str, int, Path]]:
-    """Find the copies named after the time, the oldest first: its second, its number within that second, its path."""
-    found = [(_COPY.fullmatch(path.name), path) for path in folder.iterdir()]
-    return sorted((copy[1], int(copy[2] or 1), path) for copy, path in found if copy)
+def _copies_in(folder: Path) -> list[re.Match[str]]:
+    """Find the names of copies that are named after the time: their second, and their number within that second."""
+    return [copy for path in folder.iterdir() if (copy := _COPY.fullmatch(path.name))]
 
 
 def _back_up_into(folder: Path, ledger: Ledger, now: datetime) -> Path:
     """Write a copy named after the time; a further one of the same second gets a number."""
     second = f"ledger-{now:%Y%m%dT%H%M%SZ}"
-    for number in count(1 + max((number for other, number, _ in _copies_in(folder) if other == second), default=0)):
+    for number in count(1 + max((int(copy[2] or 1) for copy in _copies_in(folder) if copy[1] == second), default=0)):
         target = numbered(folder / f"{second}.db", number)
         try:
             ledger.backup(target)

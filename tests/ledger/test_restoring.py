@@ -514,20 +514,33 @@ def backup(factory: LedgerFactory, *arguments: str) -> int:
 
 
 def test_a_folder_keeps_the_latest_copies_and_nothing_else_is_removed(closed: LedgerFactory, tmp_path: Path) -> None:
-    """Copies are named after the time; that one was made stands in the history, where health looks for it."""
+    """Copies are named after the time; that one was made stands in the history, where health looks for it.
+
+    One that this ledger did not make may be another ledger's only one: each night's of the rehearsals' ledger removed
+    that of the other.
+    """
     folder = tmp_path / "safe"
     folder.mkdir()
-    for name in ("ledger-20200101T000000Z.db", "ledger-20210101T000000Z.db", "ledger-of-2019.db", "notes.txt"):
+    others = ["ledger-20200101T000000Z.db", "ledger-of-2019.db", "notes.txt"]
+    for name in others:
         (folder / name).write_text("x")
-    assert backup(closed, str(folder), "--keep", "2") == 0
-    names = sorted(path.name for path in folder.iterdir())
-    assert names[0] == "ledger-20210101T000000Z.db"
-    assert names[2:] == ["ledger-of-2019.db", "notes.txt"]
+    assert [backup(closed, str(folder), "--keep", "2") for _ in range(4)] == [0, 0, 0, 0]
+    kept = closed.open().copies()[2:]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(others + kept)
     event = closed.open().latest_event("backed up")
     assert event is not None
-    assert json.loads(event.detail) == {"file": names[1]}
+    assert json.loads(event.detail) == {"file": kept[1]}
     assert backup(closed, str(tmp_path / "copy.db"), "--keep", "2") == 2
     assert not (tmp_path / "copy.db").exists()
+
+
+def test_a_copy_of_a_clock_that_was_ahead_does_not_count_as_the_latest(closed: LedgerFactory, tmp_path: Path) -> None:
+    """By its name it was: once the clock was right, each new copy was removed as soon as it had been written."""
+    names = []
+    for now in (datetime(2030, 1, 1, tzinfo=UTC), datetime(2026, 7, 24, tzinfo=UTC)):
+        names.append(ledger_care.back_up(closed.settings, tmp_path, 1, now, _ACTOR)[0].name)
+        assert [path.name for path in tmp_path.glob("ledger-*Z.db")] == [names[-1]]
+    assert closed.open().copies() == names
 
 
 def test_copies_of_one_second_stand_beside_one_another(closed: LedgerFactory, tmp_path: Path) -> None:

@@ -114,6 +114,7 @@ LET_THROUGH = (
     " ORDER BY seq"
 )
 RUNS_STARTED = "SELECT detail FROM batchpay.event WHERE kind = 'started' AND kind <> 'progress' AND batch = %s"
+COPIES = "SELECT detail FROM batchpay.event WHERE kind = %s AND kind <> 'progress' ORDER BY seq"
 
 # Batches and runs
 

@@ -79,6 +79,7 @@ LET_THROUGH = (
     "SELECT kind, detail FROM event WHERE batch = ? AND kind IN (?, ?, ?) AND kind <> 'progress' ORDER BY number"
 )
 RUNS_STARTED = "SELECT detail FROM event WHERE kind = 'started' AND kind <> 'progress' AND batch = ?"
+COPIES = "SELECT detail FROM event WHERE kind = ? AND kind <> 'progress' ORDER BY number"
 
 # Batches and runs
 
