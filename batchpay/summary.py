@@ -96,11 +96,16 @@ class Summary:
         return (self.finished_at - self.started_at).total_seconds()
 
     @property
+    def is_stopped(self) -> bool:
+        """Whether something of it was left undone that a later call does."""
+        return bool(self.stopped or (self.waiting and not self.checked_only))
+
+    @property
     def exit_code(self) -> int:
         """CONTRACT's exit code: where several apply, the first of 7, 6, 3."""
         if self.of(State.IN_DOUBT).rows or self.in_doubt_elsewhere:
             return 7
-        if self.stopped or (self.waiting and not self.checked_only):
+        if self.is_stopped:
             return 6
         return 3 if self.of(State.REJECTED).rows + self.of(State.DECLINED).rows + self.held_back.rows else 0
 

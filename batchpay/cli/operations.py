@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 _EXPECTED = (4, 6, 7, 8, 9)
 """Exit codes of calls that a person or the next call puts right: warnings in the log; 1, 2 and 5 are errors."""
 
+_COMPLETED = (0, 3, 7)
+"""Exit codes of files that were worked through; rows in doubt (7) are reported separately, and more urgently."""
+
 _NAMED_MAX = 3
 """So many files of an inbox are named."""
 
@@ -72,6 +75,13 @@ class CallLog:
             exit_code=summary.exit_code,
         )
 
+    def has_completed(self, codes: Iterable[int]) -> bool:
+        """Return whether the call did all its work, by the exit codes of its parts.
+
+        The call's own does not tell: while a row is in doubt it is 7, perhaps for weeks, whatever else happened.
+        """
+        return all(code in _COMPLETED for code in codes) and not any(one.is_stopped for one in self.summaries)
+
 
 @contextlib.contextmanager
 def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) -> Iterator[tuple[CallLog, list[int]]]:
@@ -108,7 +118,7 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
             click.echo(f"batchpay: {printable(_log_lost(options['log_file'], handler))}", err=True)
             codes.append(6)
         exit_code = output.exit_code_of(codes)
-        if problem := _write_last_call(context, options, exit_code):
+        if problem := _write_last_call(context, options, account, codes):
             click.echo(f"batchpay: {printable(problem)}", err=True)
         is_expected = all(code in _EXPECTED for code in codes if code not in (0, 3))
         level = logging.INFO if exit_code in (0, 3) else logging.WARNING if is_expected else logging.ERROR
@@ -217,13 +227,21 @@ def _write_metrics(context: Context, path: Path, account: CallLog, codes: list[i
     except BatchpayError:  # what is wrong with the ledger ended the call, or will end the next one
         state = None
     try:
-        write_metrics(path, account.summaries, output.exit_code_of(codes), account.started_at, datetime.now(UTC), state)
+        write_metrics(
+            path,
+            account.summaries,
+            output.exit_code_of(codes),
+            account.started_at,
+            datetime.now(UTC),
+            state,
+            completed=account.has_completed(codes),
+        )
     except NotUsable as error:
         return str(error)
     return None
 
 
-def _write_last_call(context: Context, options: dict[str, Any], exit_code: int) -> str | None:
+def _write_last_call(context: Context, options: dict[str, Any], account: CallLog, codes: list[int]) -> str | None:
     """Leave word beside the ledger that a call ended, for `health`; tells what kept it from being written."""
     if options.get("dry_run"):  # before the import, which loads what can open a socket
         return None
@@ -234,7 +252,8 @@ def _write_last_call(context: Context, options: dict[str, Any], exit_code: int) 
     except NotUsable:  # the call's own error, which is said once
         return None
     try:
-        record_call(settings, datetime.now(UTC), exit_code)
+        completed = account.has_completed(codes)
+        record_call(settings, datetime.now(UTC), output.exit_code_of(codes), completed=completed)
     except NotUsable as error:
         return str(error)
     return None

@@ -14,8 +14,6 @@ from pathlib import Path
 from batchpay.text import instant
 from batchpay.writing.atomic import atomic_writer
 
-COMPLETED_CODES = (0, 3, 7)
-"""Exit codes of calls that did all their work; rows in doubt (7) are reported separately, and more urgently."""
 _BYTES_MAX = 4096
 
 
@@ -33,10 +31,10 @@ def last_call_path(ledger: Path) -> Path:
     return ledger.with_name(f"{ledger.name}.last-call")
 
 
-def write_last_call(path: Path, ended_at: datetime, exit_code: int) -> None:
-    """Record the end of a call; raises NotUsable."""
+def write_last_call(path: Path, ended_at: datetime, exit_code: int, *, completed: bool) -> None:
+    """Record the end of a call, and whether it did all its work; raises NotUsable."""
     before = read_last_call(path)
-    completed_at = ended_at if exit_code in COMPLETED_CODES else before.completed_at if before else None
+    completed_at = ended_at if completed else before.completed_at if before else None
     content = {"ended_at": instant(ended_at), "exit_code": exit_code, "completed_at": instant(completed_at)}
     with atomic_writer(path) as file:
         file.write(json.dumps(content).encode() + b"\n")

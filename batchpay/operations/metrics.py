@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from batchpay.operations.last_call import COMPLETED_CODES
 from batchpay.operations.ledger_state import LedgerState
 from batchpay.payment import State
 from batchpay.summary import Summary
@@ -31,14 +30,16 @@ def write_metrics(
     started_at: datetime,
     finished_at: datetime,
     state: LedgerState | None = None,
+    *,
+    completed: bool,
 ) -> None:
     """Write the metrics of one call, atomically, readable by all; raises NotUsable.
 
     `state` is what the ledger holds after the call; None means that it could not be read. The time of the last call
-    that completed (exit code 0, 3 or 7) is carried over from the previous file, so that an alert can use its age.
+    that completed all its work is carried over from the previous file, so that an alert can use its age.
     """
-    completed = finished_at.timestamp() if exit_code in COMPLETED_CODES else _completed_before(Path(path))
-    lines = (*_ledger_lines(state), *_lines(summaries, exit_code, started_at, finished_at, completed))
+    completed_at_s = finished_at.timestamp() if completed else _completed_before(Path(path))
+    lines = (*_ledger_lines(state), *_lines(summaries, exit_code, started_at, finished_at, completed_at_s))
     text = "".join(lines)
     with atomic_writer(path) as file:
         os.fchmod(file.fileno(), _READABLE)
@@ -64,7 +65,7 @@ def _ledger_lines(state: LedgerState | None) -> Iterable[str]:
 
 
 def _lines(
-    summaries: Sequence[Summary], exit_code: int, started_at: datetime, finished_at: datetime, completed: float
+    summaries: Sequence[Summary], exit_code: int, started_at: datetime, finished_at: datetime, completed_at_s: float
 ) -> Iterable[str]:
     named = list({_labels(summary): summary for summary in summaries}.items())  # a duplicate spoils the whole file
     by_state = [(f'{labels},state="{state}"', summary.of(state)) for labels, summary in named for state in State]
@@ -91,7 +92,9 @@ def _lines(
     yield from _metric("start_timestamp_seconds", "When the call began.", [("", started_at.timestamp())])
     yield from _metric("end_timestamp_seconds", "When the call ended.", [("", finished_at.timestamp())])
     completed_name = _COMPLETED.removeprefix("batchpay_")
-    yield from _metric(completed_name, "End of the last call with exit code 0, 3 or 7; 0 is never.", [("", completed)])
+    yield from _metric(
+        completed_name, "End of the last call that did all its work; 0 is never.", [("", completed_at_s)]
+    )
 
 
 def _metric(name: str, help_text: str, samples: Sequence[tuple[str, int | float]]) -> Iterable[str]:

@@ -74,14 +74,14 @@ def ledger_state(settings: Settings) -> LedgerState:
         return read_ledger_state(ledger, environment_of(settings.gateway))
 
 
-def record_call(settings: Settings, ended_at: datetime, exit_code: int) -> None:
+def record_call(settings: Settings, ended_at: datetime, exit_code: int, *, completed: bool) -> None:
     """Record that a call that sends has ended, for the next health check; raises NotUsable.
 
     Without a ledger there is nowhere to record it: its absence was the call's own error.
     """
     path = last_call_path(location(settings.ledger).ledger)
     if path.parent.is_dir():
-        write_last_call(path, ended_at, exit_code)
+        write_last_call(path, ended_at, exit_code, completed=completed)
 
 
 def _ledger_findings(settings: Settings, limits: Limits, now: datetime) -> list[Finding]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -167,3 +169,26 @@ def test_a_clock_far_ahead_is_told_also_in_the_quiet(call: Caller, monkeypatch: 
     ahead = "90 days after the ledger's last event"
     assert (told["exit_code"], told["notes"]) == (0, [f"the clock was {ahead}: is the date correct?"])
     assert f'WARNING clock is ahead reason="{ahead}"' in Path("run.log").read_text()
+
+
+def test_a_doubt_does_not_make_a_failed_call_a_completed_one(call: Caller, url: str, tmp_path: Path) -> None:
+    """Its code is 7 whatever else happened: with one open doubt, nights that sent nothing counted as completed."""
+    small_file(Path("a.csv"), 1)
+    control(url, "POST", "faults", [{"fault": "silent", "at": 1}])
+    assert call("submit", "a.csv", "--metrics-file", "night.prom")["exit_code"] == 7
+    last = tmp_path / "state" / "ledger.db.last-call"
+
+    def completed() -> tuple[str, str]:
+        found = re.search("completed_timestamp_seconds ([0-9.]+)$", Path("night.prom").read_text(), re.MULTILINE)
+        assert found is not None
+        return json.loads(last.read_text())["completed_at"], found[1]
+
+    before = completed()
+    assert before[0] is not None, "the file was worked through; the doubt itself is reported elsewhere"
+    small_file(Path("b.csv"), 3, first=2)
+    control(url, "POST", "faults", [])
+    for words in (("b.csv", "--limit", "1"), ("no-such.csv",), ("b.csv", "--until", "nonsense")):
+        assert call.exit_code("submit", *words, "--metrics-file", "night.prom") == 7
+        assert completed() == before, words
+    assert call.exit_code("submit", "b.csv") == 7
+    assert completed()[0] > before[0]

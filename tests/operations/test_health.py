@@ -226,10 +226,10 @@ def test_a_call_that_is_overdue() -> None:
 
 
 def test_the_last_completed_call_is_kept_over_one_that_failed(tmp_path: Path) -> None:
-    """Codes 0, 3 and 7 complete; 6 keeps the time of the one before. A damaged file says that nothing is known."""
+    """A damaged file says that nothing is known."""
     path = last_call_path(tmp_path / "ledger.db")
-    write_last_call(path, NOW - HOUR, 3)
-    write_last_call(path, NOW, 6)
+    write_last_call(path, NOW - HOUR, 3, completed=True)
+    write_last_call(path, NOW, 6, completed=False)
     assert read_last_call(path) == LastCall(NOW, 6, NOW - HOUR)
     path.write_text("{")
     assert read_last_call(path) is None

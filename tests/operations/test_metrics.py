@@ -65,7 +65,7 @@ def labels(**given: str) -> frozenset[tuple[str, str]]:
 def test_a_run_in_figures(tmp_path: Path) -> None:
     """Rows and cents by state, warnings, exit codes and times stand in the file."""
     path = tmp_path / "batchpay.prom"
-    write_metrics(path, [summary()], 7, BEGAN, ENDED)
+    write_metrics(path, [summary()], 7, BEGAN, ENDED, completed=True)
     found = parsed(path)
     assert found["batchpay_rows", labels(state="accepted")] == 3
     assert found["batchpay_amount_cents", labels(state="in_doubt")] == 500
@@ -83,16 +83,16 @@ def test_the_limit_that_was_found_is_a_figure(tmp_path: Path) -> None:
     """Where the gateway's limit was met the rate stands there; where it was not, no figure says that there is none."""
     path = tmp_path / "batchpay.prom"
     one = summary()
-    write_metrics(path, [one], 7, BEGAN, ENDED)
+    write_metrics(path, [one], 7, BEGAN, ENDED, completed=True)
     assert ("batchpay_gateway_rate_found", labels()) not in parsed(path)
     one.rate_found = 97.5
-    write_metrics(path, [one], 7, BEGAN, ENDED)
+    write_metrics(path, [one], 7, BEGAN, ENDED, completed=True)
     assert parsed(path)["batchpay_gateway_rate_found", labels()] == 97.5
 
 
 def test_a_collector_of_another_user_can_read_it(tmp_path: Path) -> None:
     """It is the one file that all may read, and it comes whole: nothing is left beside it."""
-    write_metrics(tmp_path / "batchpay.prom", [], 0, BEGAN, ENDED)
+    write_metrics(tmp_path / "batchpay.prom", [], 0, BEGAN, ENDED, completed=True)
     assert stat.S_IMODE((tmp_path / "batchpay.prom").stat().st_mode) == 0o644
     assert [path.name for path in tmp_path.iterdir()] == ["batchpay.prom"]
 
@@ -101,15 +101,12 @@ def test_the_last_completed_run_is_remembered(tmp_path: Path) -> None:
     """A run that failed keeps the time of the one that completed, so that an alert can ask for its age."""
     path = tmp_path / "batchpay.prom"
     key = ("batchpay_last_completed_timestamp_seconds", frozenset[tuple[str, str]]())
-    write_metrics(path, [], 5, BEGAN, ENDED)
+    write_metrics(path, [], 5, BEGAN, ENDED, completed=False)
     assert parsed(path)[key] == 0
-    write_metrics(path, [summary()], 3, BEGAN, BEGAN)
-    for code in (6, 5, 1):
-        write_metrics(path, [], code, BEGAN, ENDED)
-        assert parsed(path)[key] == BEGAN.timestamp()
-    for code in (0, 7):
-        write_metrics(path, [], code, BEGAN, ENDED)
-        assert parsed(path)[key] == ENDED.timestamp()
+    write_metrics(path, [summary()], 3, BEGAN, BEGAN, completed=True)
+    for completed, at in ((False, BEGAN), (True, ENDED)):
+        write_metrics(path, [], 7, BEGAN, ENDED, completed=completed)
+        assert parsed(path)[key] == at.timestamp()
 
 
 def test_gauges_show_the_whole_ledger(tmp_path: Path) -> None:
@@ -120,7 +117,7 @@ def test_gauges_show_the_whole_ledger(tmp_path: Path) -> None:
         state = read_ledger_state(ledger, Environment.TEST)
         other = read_ledger_state(ledger, Environment.LIVE)
     path = tmp_path / "batchpay.prom"
-    write_metrics(path, [], 7, BEGAN, ENDED, state)
+    write_metrics(path, [], 7, BEGAN, ENDED, state, completed=True)
     found = parsed(path)
 
     def gauge(name: str, **given: str) -> float:
@@ -132,7 +129,7 @@ def test_gauges_show_the_whole_ledger(tmp_path: Path) -> None:
     assert gauge("waiting_batches", environment="test") == 1
     assert gauge("oldest_doubt_timestamp_seconds", environment="test") > 0
     assert other.batches == 0 and other.oldest_doubt is None
-    write_metrics(path, [], 5, BEGAN, ENDED)
+    write_metrics(path, [], 5, BEGAN, ENDED, completed=False)
     found = parsed(path)
     assert gauge("ledger_readable") == 0
     assert not any(name == "batchpay_ledger_rows" for name, _ in found)
@@ -155,7 +152,7 @@ def test_what_a_killed_run_was_sending_is_in_doubt(tmp_path: Path) -> None:
 def test_no_name_can_break_the_file(tmp_path: Path, name: str) -> None:
     """Quotation marks, line breaks and broken characters in a file's name leave the file well-formed."""
     path = tmp_path / "batchpay.prom"
-    write_metrics(path, [summary(name), summary(name), summary("other.csv", None)], 0, BEGAN, ENDED)
+    write_metrics(path, [summary(name), summary(name), summary("other.csv", None)], 0, BEGAN, ENDED, completed=True)
     files = {value for _, given in parsed(path) for label, value in given if label == "file"}
     assert len(files) == 2
 
@@ -163,4 +160,4 @@ def test_no_name_can_break_the_file(tmp_path: Path, name: str) -> None:
 def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
     """A metrics file that can't be written is a stated error."""
     with pytest.raises(NotUsable, match="can't be written"):
-        write_metrics(tmp_path / "none" / "batchpay.prom", [], 0, BEGAN, ENDED)
+        write_metrics(tmp_path / "none" / "batchpay.prom", [], 0, BEGAN, ENDED, completed=True)
