@@ -120,5 +120,6 @@ def local_time(moment: datetime | None) -> str:
 
 
 def folded(text: str) -> str:
-    """Return what two spellings of a text share: upper and lower case, width and composed accents don't matter."""
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    """Return what two spellings of a text share: case, width, composed accents and what nobody sees don't matter."""
+    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return " ".join("".join(character for character in text if unicodedata.category(character) != "Cf").split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -41,6 +42,10 @@ _UNKNOWN = "unknown"
 _REFERENCE_CHARACTERS_MAX = 128
 _NOTE_CHARACTERS_MAX = 200
 _ACCOUNT_DIGITS_LEAST = 6
+_ACCOUNT_DIGITS_MOST = 17
+_GROUP = re.compile(r"[0-9]+")
+_GROUPS = re.compile(r"[0-9]+(?:[\s./_\u2010-\u2015-]{1,2}[0-9]+)*")
+"""Digits, with what people and pages write between the groups of a number."""
 BATCH_MARK = "batch "
 """Precedes the batch's name in a cell: a name like 12e456789012 alone would be taken for a number."""
 
@@ -147,9 +152,22 @@ def refuse_account_numbers(what: str, text: str, doubts: Iterable[Doubt]) -> Non
 
 
 def long_numbers(text: str) -> list[str]:
-    """Return the digits of each number in a text, with blanks or hyphens, that is as long as an account number."""
-    runs = [re.sub(r"[^0-9]", "", run) for run in re.findall(r"[0-9](?:[ -]?[0-9])+", text, re.ASCII)]
-    return [run for run in runs if len(run) >= _ACCOUNT_DIGITS_LEAST]
+    """Return the digits of each number in a text that is as long as an account number, in whatever groups and forms.
+
+    Another number may stand right before or after it: adjacent groups count together, from each to each.
+    """
+    found: list[str] = []
+    for run in _GROUPS.findall(unicodedata.normalize("NFKC", text)):
+        groups = _GROUP.findall(run)
+        for first in range(len(groups)):
+            number = ""
+            for group in groups[first:]:
+                number += group
+                if len(number) >= _ACCOUNT_DIGITS_LEAST:
+                    found.append(number)
+                if len(number) >= _ACCOUNT_DIGITS_MOST:
+                    break
+    return found
 
 
 def write_sheet(path: str | Path | Stream, batch: str, doubts: Iterable[Doubt]) -> None:
@@ -298,7 +316,7 @@ def _attempt_problem(text: str, doubt: Doubt) -> str | None:
 
 
 def _account_in(text: str, doubts: Iterable[Doubt]) -> int | None:
-    """Return the first row whose last four account digits end a run of digits (with blanks or hyphens) in the text."""
+    """Return the first row whose last four account digits end a long number of the text."""
     endings = {number[-4:] for number in long_numbers(text)}
     return next((doubt.row for doubt in doubts if doubt.account[-4:] in endings), None)
 

@@ -128,9 +128,24 @@ def test_a_single_decision_is_about_a_row_in_doubt() -> None:
         decide(3, "accepted", None, DOUBTS)
 
 
-@pytest.mark.parametrize("reason", ["acct 1234 5678 6789", "9999996789", "no 12-3456789 found"])
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "acct 1234 5678 6789",
+        "9999996789",
+        "no 12-3456789 found",
+        "invoice 17 9999996789",
+        "9999996789 2026-11-21",
+        "1234.5678.6789",
+        "1234\u00a05678\u00a06789",
+        "\uff19\uff19\uff19\uff19\uff19\uff16\uff17\uff18\uff19",
+    ],
+)
 def test_a_reason_holds_no_account_number(reason: str) -> None:
-    """What ends on the last four of a row in doubt is refused; last four, tickets and dates are not."""
+    """What ends on the last four of a row in doubt is refused; last four, tickets and dates are not.
+
+    A number right before or after it, points, no-break spaces and full-width digits let it through.
+    """
     with pytest.raises(WrongUse, match="account number of row 2"):
         refuse_account_numbers("the reason", reason, DOUBTS.values())
     refuse_account_numbers("the reason", "ticket 4711000, ****6789, 2026-11-21, seen 6789", DOUBTS.values())

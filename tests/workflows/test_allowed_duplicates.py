@@ -53,7 +53,9 @@ def test_what_a_release_let_through_is_reported_and_is_in_its_event(desk: Desk) 
     assert json.loads(event.detail) == {"pending": "1-2", "allowed_duplicates": told}
 
 
-@pytest.mark.parametrize("again", ["owed to 648443924 again", "account 648-443 924", "648443924"])
+@pytest.mark.parametrize(
+    "again", ["owed to 648443924 again", "account 648-443 924", "648443924", "invoice 17 648443924"]
+)
 def test_a_reason_with_an_account_number_of_the_file_is_refused(desk: Desk, again: str) -> None:
     """It stood in the ledger's history and in every report, where no purge erases it."""
     path = desk.file("may.csv", *BILLS)
