@@ -19,8 +19,8 @@ from batchpay.ledger.open import accept_machine, accept_witness, create_ledger, 
 from batchpay.ledger.postgres import deadline
 from batchpay.ledger.postgres import run as of_run
 from batchpay.ledger.postgres.failover import LedgerUnconfirmed
-from batchpay.ledger.records import Decision
-from batchpay.payment import State
+from batchpay.ledger.records import Decision, SignOff
+from batchpay.payment import State, Totals
 from tests.ledger.batches import ACCEPTED, columns, register, states
 from tests.ledger.factories import LedgerFactory
 from tests.support.postgres import Cluster, Server, own_cluster
@@ -73,6 +73,11 @@ class Office:
             url = f"postgresql://payer@{ports}/{NAME}"
             machine.settings = replace(machine.settings, url=url)
         return self.other
+
+    def load(self, dump: str) -> None:
+        """Load a dump into the same server, in the place of what is there."""
+        self.primary.server().run("DROP SCHEMA batchpay CASCADE", NAME)
+        self.primary.server().load(dump, NAME)
 
     @contextmanager
     def run(self, ledger: Ledger) -> Iterator[of_run.PostgresRun]:
@@ -238,6 +243,79 @@ def test_commands_that_were_under_way_do_not_hide_that_files_were_put_back(offic
         under_way[2].resolve(office.batch, [Decision(1, State.PENDING)], "ann", "not in the portal")
     with pytest.raises(LedgerBehind, match="older than"):
         office.ada.open()
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda ledger, batch, number: ledger.use_plan(
+            batch, "ann", SignOff(f"p{number}", "5EA15EA15EA1", "ann", (), Totals(), Totals())
+        ),
+        lambda ledger, batch, number: ledger.move_gateway([batch], f"https://{number}.example", "ann", "their letter"),
+        lambda ledger, batch, number: ledger.note_person("ann", f"added {number}"),
+    ],
+    ids=["plan", "address", "person"],
+)
+def test_no_event_hides_that_files_were_put_back(office: Office, write: Callable[[Ledger, str, int], None]) -> None:
+    """Two of these were the witness's two records, and then the next run sent the row once more."""
+    copy = office.copied()
+    send_one(office)
+    under_way = [office.ada.open() for _ in range(2)]
+    office.primary.stop()
+    copy.start()
+    for number, ledger in enumerate(under_way):
+        with pytest.raises(LedgerBehind, match="older than this machine's"):
+            write(ledger, office.batch, number)
+    for machine in (office.ada, office.ben):
+        with pytest.raises(LedgerBehind):
+            machine.open()
+
+
+def test_a_run_does_not_end_in_a_dump_that_was_loaded_under_it(office: Office) -> None:
+    """The run was in it as well, and its end would have been one of the witness's two records."""
+    ledger = office.ada.open()
+    with office.run(ledger) as run:
+        run.commit([1], [])
+        dump = office.primary.dump(NAME)
+        run.commit([2], [(1, ACCEPTED)])
+        run.commit([], [(2, ACCEPTED)])
+        office.load(dump)
+        with pytest.raises(LedgerBehind, match="older than this machine's"):
+            run.finish(None)
+    with pytest.raises(LedgerBehind, match="what the machine"):
+        office.ben.open()
+
+
+def test_what_is_recorded_after_a_restore_was_accepted_meanwhile_is_known_after_the_next(office: Office) -> None:
+    """A command that was under way kept to the witness that was replaced: a second restore went unnoticed."""
+    under_way = office.ada.open()
+    under_way.note_person("ann", "added eve")
+    accept_witness(office.ada.settings, "ann", "a snapshot was put back")
+    settle_lost_window(office.ada.settings, "ann", "compared with the gateway's list")
+    copy = office.copied()
+    batch = register(under_way, columns(under_way, [1, 2], salt="new"), content=b"new")
+    office.ada.close()
+    office.primary.stop()
+    copy.start()
+    with pytest.raises(LedgerBehind, match="older than this machine's"):
+        office.ada.open()
+    assert batch
+
+
+def test_a_machine_that_only_looks_remembers_what_came_after_a_restore_was_accepted(office: Office) -> None:
+    """What it had seen of the lost part had higher numbers, so it took no note of anything new until these came up."""
+    dump = office.primary.dump(NAME)
+    send_one(office)
+    office.ben.open(read_only=True)
+    office.load(dump)
+    accept_witness(office.ada.settings, "ann", "a dump was loaded")
+    dump = office.primary.dump(NAME)
+    settle_lost_window(office.ada.settings, "ann", "compared with the gateway's list")
+    office.ben.open(read_only=True)
+    office.ben.close()
+    office.load(dump)
+    with pytest.raises(LedgerBehind, match="older than this machine's"):
+        office.ben.open()
 
 
 def test_a_dump_that_was_loaded_elsewhere_sends_nothing_on_any_machine(office: Office, postgres_server: Server) -> None:

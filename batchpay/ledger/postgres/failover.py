@@ -106,20 +106,20 @@ def require_whole(store: Store, *, joins: bool) -> None:
 
     `joins` is set by a caller that is about to write: from then on the others wait for this machine.
     """
+    store.witness.close()  # another command may have replaced it since this one opened it
     record = store.witness.read()
     with store.reading() as connection:
         found = problem(store, connection, record)
-        is_listed = (
-            record is not None and record.epoch == store.epoch and (not joins or store.host in _machines(connection))
-        )
-    if found is None and is_listed:
-        return
-    if record is not None and record.ledger_id == store.ledger_id and not is_copy(store, record):
+        epoch = _standing(connection)[1]
+        is_listed = record is not None and record.epoch == epoch and (not joins or store.host in _machines(connection))
+    knows = record is not None and record.ledger_id == store.ledger_id and not is_copy(store, record)
+    if record is not None and knows and (found is not None or not is_listed):
         _tell(store, record)
         with store.reading() as connection:
             found = problem(store, connection, store.witness.read())
     if found is not None:
         raise found
+    store.epoch = epoch
 
 
 def follow(store: Store) -> None:

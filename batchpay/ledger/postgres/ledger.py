@@ -13,7 +13,7 @@ from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
 from batchpay.ledger.event_chain import results_noted
 from batchpay.ledger.hosts import HostRun
-from batchpay.ledger.postgres import audit, batch_writer, decisions, failover, fences, lookup, reading
+from batchpay.ledger.postgres import audit, batch_writer, decisions, fences, lookup, reading
 from batchpay.ledger.postgres.company_statements import BATCHES_AT_WORK, LIVE_RUNS_OF_DIGEST, SENT
 from batchpay.ledger.postgres.marks import RunMarks
 from batchpay.ledger.postgres.run import PostgresRun
@@ -51,7 +51,6 @@ class PostgresLedger(StoredLedger[Store]):
         return lookup.earlier(self.store, lookup_, environment, days, now, exclude_digest)
 
     def register(self, batch: NewBatch, who: str) -> AbstractContextManager[Registering]:
-        self._require_whole()
         return batch_writer.registering(self.store, batch, who)
 
     def release(
@@ -65,7 +64,6 @@ class PostgresLedger(StoredLedger[Store]):
         sign_off: SignOff | None = None,
         allowed_duplicates: dict[str, Any] | None = None,
     ) -> int:
-        self._require_whole()
         return batch_writer.release(
             self.store, self._batch(batch), payments, who, why, registration_count_seen, sign_off, allowed_duplicates
         )
@@ -101,20 +99,12 @@ class PostgresLedger(StoredLedger[Store]):
     def start(
         self, batch: str, who: str, why: str | None = None, *, helps: bool = False, results: str | None = None
     ) -> PostgresRun:
-        self._require_whole()
         number = self._held_batch(batch)
         audit.check_batch(self.store, number)
         noted = results_noted(results)
         run = PostgresRun(self.store, number, batch, who, why, noted, helps=helps)
         self._runs.append(run)
         return run
-
-    def _require_whole(self) -> None:
-        """Raise LedgerNotUsable if the database was restored since it was opened.
-
-        What is written then would be the witness's next records: after two of them nothing would tell anymore.
-        """
-        failover.require_whole(self.store, joins=True)
 
     def shared_rate(self, gateway: str) -> SharedPace:
         return SharedPace(self.store, gateway)
@@ -133,7 +123,6 @@ class PostgresLedger(StoredLedger[Store]):
         return reading.last_accounts(self.store, payees, environment, exclude_digest)
 
     def resolve(self, batch: str, decisions_: Sequence[Decision], who: str, why: str) -> int:
-        self._require_whole()
         return decisions.resolve(self.store, batch, self._batch(batch), decisions_, who, why)
 
     def say_hosts_gone(self, batch: str, who: str, why: str) -> Sequence[str]:

@@ -268,6 +268,7 @@ def _open(
         else:
             if checks_witness:
                 _look_before_writing(store)
+                store.require_whole = lambda: failover.require_whole(store, joins=True)
             if checks_clock:
                 refuse_clock_behind(opened_after_s)
     except BaseException:
@@ -295,7 +296,7 @@ def _note_latest(store: Store) -> None:
     record = store.witness.read()
     with store.reading() as connection:
         last = connection.execute(sql.LAST_EVENT, binary=True).fetchone()
-    if last is not None and record is not None and last[0] > record.number:
+    if last is not None and record is not None and (store.epoch, last[0]) > (record.epoch or 0, record.number):
         store.note(last[0], last[2])
 
 
