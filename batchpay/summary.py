@@ -35,6 +35,8 @@ class Summary:
     rejects: str | None = None
     results_missing: bool = False
     """Whether results were to be written but could not be: the same command, run again, writes them."""
+    ledger_failed: bool = False
+    """Whether the ledger failed in the middle: the next run on this machine merges the gateway's last answers."""
     stopped: str | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
@@ -167,6 +169,7 @@ def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
         warnings=warnings,
         results=batch.results,
         results_missing=batch.results_missing,
+        ledger_failed=batch.ledger_failed,
         stopped=batch.stopped,
         started_at=batch.started_at,
         finished_at=batch.finished_at,

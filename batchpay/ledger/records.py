@@ -147,6 +147,8 @@ class BatchSummary:
     """Where a run of this process wrote the results; the ledger does not keep it."""
     results_missing: bool = False
     """Whether a run of this process was to write the results and could not."""
+    ledger_failed: bool = False
+    """Whether the ledger failed under a run of this process, whose last answers the next run on this machine merges."""
     clock_ahead_days: int = 0
     """How long after the ledger's last event a run of this process began, if that is a reason to warn."""
     late_answers: tuple[str, ...] = ()

@@ -130,7 +130,8 @@ def run_batch(
         held_back, midnight, found = HeldBack(), Midnight(request.day if settings.policy.past_start else None), None
         try:
             held_back = _held_back(ledger, batch, request, midnight)
-            if (to_send := _to_send(ledger, batch, held_back)).rows:
+            # A run that helps waits in the sender for the others, whose rows it puts in doubt if they have died.
+            if (to_send := _to_send(ledger, batch, held_back)).rows or request.helps:
                 progress.begin(batch, to_send)
                 if request.preflight is not None and _ask_before_sending(
                     ledger, run, batch, request.preflight, progress
@@ -243,7 +244,7 @@ def _after_ledger_failed(
     reason = f"{once_sent(error)}; what the gateway answered last is merged by the next run"
     stop.ask(reason)
     try:
-        return replace(ledger.find(batch.batch), stopped=reason)
+        return replace(ledger.find(batch.batch), stopped=reason, ledger_failed=True)
     except LedgerNotUsable:
         raise RunStopped(reason) from None
 

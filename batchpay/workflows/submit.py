@@ -162,12 +162,9 @@ def _help(
     from batchpay.workflows.work import help_with
 
     batch = batch_to_continue(ledger, checked.digest, environment_of(settings.gateway), submission.decisions)
-    found = None
-    if batch is not None:
-        found = help_with(ledger, batch, submission.run, settings, credentials, actor, progress)
-    if found is None:
+    if batch is None:
         raise BatchHeld("another run is working on this batch")
-    return found
+    return help_with(ledger, batch, submission.run, settings, credentials, actor, progress)
 
 
 def _log_check(checked: FileCheck) -> None:

@@ -70,43 +70,55 @@ def work(
             if request.stop:
                 break
             try:
-                summary = help_with(ledger, batch, _for_one(request), settings, credentials, actor, progress)
+                found.append(help_with(ledger, batch, _for_one(request), settings, credentials, actor, progress))
+            except BatchHeld as error:
+                progress.say(f"batch {batch.batch}: {error}")
             except LedgerNotUsable as error:
                 if not found:
                     raise
                 # What was sent of the batches before must be told, and exit code 5 would say that nothing was.
                 found[-1].stopped = "; ".join(filter(None, (found[-1].stopped, once_sent(error))))
                 break
-            if summary is not None:
-                found.append(summary)
         return found
 
 
 def work_forever(
     request: RunRequest, settings: Settings, credentials: Credentials, actor: Actor, progress: Progress
 ) -> Iterator[Summary]:
-    """Wait for batches to help with until a signal comes; a batch that can't be helped with is reported once."""
-    refused: set[str] = set()
+    """Wait for batches to help with until a signal comes.
+
+    One whose run began and stopped is left alone until it is led anew, unless only the ledger failed. One that can't be
+    helped with is tried again, since whatever holds it may end; why it can't be is said once.
+    """
+    stopped: set[tuple[str, datetime | None]] = set()
+    said: set[str] = set()
     with request.owner.running(request.stop):
         while not request.stop:
             with closing(open_ledger(settings.ledger)) as ledger:
                 found = _at_work(ledger, settings)
-                refused &= {batch.batch for batch in found}
+                stopped &= {_led(batch) for batch in found}
+                before, said = said, set()
                 for batch in found:
-                    if batch.batch in refused or request.stop:
+                    if _led(batch) in stopped or request.stop:
                         continue
                     try:
                         summary = help_with(ledger, batch, _for_one(request), settings, credentials, actor, progress)
                     except LedgerNotUsable:
                         raise
                     except BatchpayError as error:
-                        progress.say(f"batch {batch.batch}: {error}")
-                        summary = None
-                    if summary is None or summary.stopped:
-                        refused.add(batch.batch)
-                    if summary is not None:
-                        yield summary
+                        said.add(reason := f"batch {batch.batch}: {error}")
+                        if reason not in before:
+                            progress.say(reason)
+                        continue
+                    if summary.stopped and not summary.ledger_failed:
+                        stopped.add(_led(batch))
+                    yield summary
             request.stop.event.wait(CHECK_EVERY_S)
+
+
+def _led(batch: BatchSummary) -> tuple[str, datetime | None]:
+    """Return what distinguishes one time that a batch is led from the next."""
+    return batch.batch, batch.started_at
 
 
 def _for_one(request: RunRequest) -> RunRequest:
@@ -130,21 +142,17 @@ def help_with(
     credentials: Credentials,
     actor: Actor,
     progress: Progress,
-) -> Summary | None:
+) -> Summary:
     """Send the rows of a batch that are left to this machine, until no machine has a row in progress.
 
-    The machine that leads has checked the gateway. If that one has died, the last helper finishes the batch. Returns
-    None if another process of this machine is already working on it.
+    The machine that leads has checked the gateway. If that one has died, the last helper finishes the batch. Raises
+    BatchHeld if another process of this machine is already working on it.
     """
-    try:
-        with ledger.lock(batch.digest, helps=True):
-            batch = ledger.find(batch.batch)  # it was found before those that were helped with first
-            refuse_stale(ledger, batch, settings.policy.stale_days)
-            request = replace(request, helps=True, preflight=None, fails=fails_today(ledger, batch, settings))
-            finished = run_batch(ledger, batch, settings, credentials, request, actor, progress)
-    except BatchHeld as error:
-        progress.say(f"batch {batch.batch}: {error}")
-        return None
+    with ledger.lock(batch.digest, helps=True):
+        batch = ledger.find(batch.batch)  # it was found before those that were helped with first
+        refuse_stale(ledger, batch, settings.policy.stale_days)
+        request = replace(request, helps=True, preflight=None, fails=fails_today(ledger, batch, settings))
+        finished = run_batch(ledger, batch, settings, credentials, request, actor, progress)
     summary = summary_of_batch(finished)
     summary.stopped = request.stop.reason
     add_in_doubt_elsewhere(summary, ledger, finished)

@@ -34,13 +34,14 @@ def test_a_helper_that_waits_for_days_takes_the_day_anew_with_each_batch(monkeyp
     """It kept the day of its own start, and held back payments let through since with an earlier first day."""
     request, days = RunRequest(results=None, day=date(2026, 11, 1)), list[date]()
 
-    def help_with(ledger: object, batch: object, one: RunRequest, *_: object) -> None:
+    def help_with(ledger: object, batch: object, one: RunRequest, *_: object) -> Any:
         days.append(one.day)
         request.stop.ask("enough")
+        return SimpleNamespace(stopped=None)
 
     monkeypatch.setattr(work, "open_ledger", lambda _: SimpleNamespace(close=lambda: None))
-    monkeypatch.setattr(work, "_at_work", lambda *_: [SimpleNamespace(batch="3f2a91c0d7e1")])
+    monkeypatch.setattr(work, "_at_work", lambda *_: [SimpleNamespace(batch="3f2a91c0d7e1", started_at=None)])
     monkeypatch.setattr(work, "help_with", help_with)
     nothing: Any = SimpleNamespace(ledger=None)
-    assert list(work.work_forever(request, nothing, nothing, nothing, nothing)) == []
+    assert len(list(work.work_forever(request, nothing, nothing, nothing, nothing))) == 1
     assert days == [datetime.now().astimezone().date()]

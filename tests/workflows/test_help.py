@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
 from types import SimpleNamespace
@@ -28,7 +29,8 @@ def at_work(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Callable[[Help], lis
     desk.submit(desk.file("may.csv", {"invoiceNumber": "A-1", "amount": "1.00"}))
     monkeypatch.setattr(helping, "CHECK_EVERY_S", 0.0)
 
-    def look(help_one: Help) -> list[str]:
+    def look(help_one: Help, started: dict[str, int] | None = None) -> list[str]:
+        started = {} if started is None else started
         begun: list[str] = []
         looks = iter("abc")
         request = RunRequest(None, owner=Signalled())
@@ -36,7 +38,7 @@ def at_work(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Callable[[Help], lis
         def found(*_: object) -> list[Any]:
             if next(looks, None) is None:
                 request.stop.ask("enough")
-            return [SimpleNamespace(batch=name) for name in "abc"]
+            return [SimpleNamespace(batch=name, started_at=started.get(name)) for name in "abc"]
 
         def help_with(_: object, batch: Any, own: RunRequest, *__: object) -> Any:
             begun.append(batch.batch)
@@ -61,15 +63,43 @@ class Signalled(LibraryProcess):
         return nullcontext()
 
 
-def test_what_can_not_be_helped_with_is_left_and_the_others_are_not(at_work: Callable[[Help], list[str]]) -> None:
-    """One belongs to another gateway, one stops for a wrong key: neither is begun every few seconds forever."""
+def test_what_can_not_be_helped_with_is_left_and_the_others_are_not(
+    at_work: Callable[[Help], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One belongs to another gateway, which is said once; one stops for a wrong key, and no run of it begins again."""
+    said: list[str] = []
+    monkeypatch.setattr(Quiet, "say", lambda _, text: said.append(text))
 
     def help_one(name: str, own: RunRequest) -> Any:
         if name == "a":
             raise SettingsNotUsable("intended for another gateway")
-        return SimpleNamespace(stopped="the gateway refused the key" if name == "b" else None)
+        return ended("the gateway refused the key" if name == "b" else None)
 
-    assert at_work(help_one) == ["a", "b", "c", "c", "c"]
+    assert at_work(help_one) == ["a", "b", "c", "a", "c", "a", "c"]
+    assert said == ["batch a: intended for another gateway"]
+
+
+def ended(stopped: str | None, *, ledger_failed: bool = False) -> Any:
+    """Return how a run ended."""
+    return SimpleNamespace(stopped=stopped, ledger_failed=ledger_failed)
+
+
+def test_a_batch_is_helped_with_as_soon_as_nothing_is_in_the_way(at_work: Callable[..., list[str]]) -> None:
+    """One was held by a second helper, one lost its ledger for a minute, one stopped and is led anew.
+
+    All three were left alone for as long as any machine worked on them: the answers set aside were never merged, and
+    nobody noticed if the leader died.
+    """
+    started, tries = {"c": 1}, Counter[str]()
+
+    def help_one(name: str, own: RunRequest) -> Any:
+        tries[name] += 1
+        if name == "a" and tries["a"] == 1:
+            raise BatchHeld("another run has it")
+        started["c"] = 2
+        return ended(None if name == "a" else "stopped", ledger_failed=name == "b" and tries["b"] == 1)
+
+    assert at_work(help_one, started) == ["a", "b", "c", "a", "b", "c", "a"]
 
 
 def test_a_signal_to_one_batch_ends_the_call(at_work: Callable[[Help], list[str]]) -> None:
@@ -83,7 +113,7 @@ def test_a_signal_to_one_batch_ends_the_call(at_work: Callable[[Help], list[str]
             with own.owner.running(own.stop):
                 own.owner.owner.asked.ask("stopped by SIGTERM")  # type: ignore[attr-defined]
         reasons.append(own.stop.reason)
-        return SimpleNamespace(stopped=own.stop.reason)
+        return ended(own.stop.reason)
 
     assert at_work(help_one) == ["a", "b"]
     assert reasons == ["too many rows in doubt", "stopped by SIGTERM"]
@@ -98,7 +128,7 @@ def test_a_batch_that_another_process_holds_is_reported_and_left(
     with closing(open_ledger(desk.settings.ledger)) as ledger:
         batch = ledger.find(None)
         monkeypatch.setattr(type(ledger), "lock", held)
-        assert helping.help_with(ledger, batch, RunRequest(None), desk.settings, CREDENTIALS, ANN, Quiet()) is None
+    assert helping.work(batch.batch, RunRequest(None), desk.settings, CREDENTIALS, ANN, Quiet()) == []
     assert capsys.readouterr().out == f"batch {batch.batch}: another run has it\n"
 
 

@@ -219,6 +219,25 @@ def test_a_leader_that_stops_all_and_dies_does_not_hold_the_batch(
     assert [run.is_live for run in runs_of_batch(batch, machines.one)] == [False, False]
 
 
+def test_rows_that_a_dead_leader_was_sending_are_put_in_doubt_if_none_is_left_to_send(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was left to send, so a helper left at once: the batch stayed held, and nobody was told of its doubts."""
+    monkeypatch.setattr("batchpay.ledger.postgres.company.LEASE_S", 0.2)
+    monkeypatch.setattr("batchpay.ledger.postgres.company.BEAT_S", 0.05)
+    with monkeypatch.context() as patch:
+        patch.setattr("batchpay.sending.recorder.Recorder.record", lambda *_: None)  # dead before an answer is recorded
+        patch.setattr("batchpay.ledger.postgres.run.PostgresRun.finish", die)
+        with pytest.raises(KeyboardInterrupt):
+            machines.submit(machines.one)
+    with closing(open_ledger(machines.one.ledger, read_only=True)) as ledger:
+        batch = ledger.find(None)
+        assert batch.by_state[State.SENDING].rows == ROWS
+    helped = machines.help(batch.batch)
+    assert [(one.exit_code, one.of(State.IN_DOUBT).rows) for one in helped] == [(7, ROWS)]
+    assert [run.is_live for run in runs_of_batch(batch.batch, machines.one)] == [False, False]
+
+
 def die(*_: object) -> None:
     """End like a process that is killed before it has written anything."""
     raise KeyboardInterrupt
