@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Protocol
 
 from batchpay.approval.approvals import Policy
-from batchpay.errors import BatchpayError, LedgerBehind, LedgerNotUsable, RunStopped, SettingsNotUsable, once_sent
+from batchpay.errors import (
+    BatchpayError,
+    LedgerBehind,
+    LedgerNotUsable,
+    RunStopped,
+    SettingsNotUsable,
+    WaitingForPerson,
+    once_sent,
+)
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.gateway.payments import PaymentsClient
@@ -84,8 +92,10 @@ class RunRequest:
     stop: StopRequest = field(default_factory=StopRequest)
     """What stopped one file of a call stops those after it: one object for all of them."""
     owner: ProcessOwner = field(default_factory=LibraryProcess)
-    approvals: int = 0
-    """How many people approved exactly what this run sends; what the ledger knows of the batch counts as well."""
+    approvals: int | None = None
+    """How many people approved exactly what this run sends, if a plan lets it: that is sent, or nothing.
+
+    What the ledger knows of the batch counts as well."""
     fails: Fails | None = None
     """Which pending rows fail today's rules and are held back; None if none can."""
     day: date = field(default_factory=lambda: datetime.now().astimezone().date())
@@ -129,6 +139,7 @@ def run_batch(
         log("run started", batch=batch.batch, environment=str(batch.environment), file=batch.file)
         held_back, midnight, found = HeldBack(), Midnight(request.day if settings.policy.past_start else None), None
         try:
+            _require_approval_of_put_back(ledger, run, batch, settings, request)
             held_back = _held_back(ledger, batch, request, midnight)
             # A run that helps waits in the sender for the others, whose rows it puts in doubt if they have died.
             if (to_send := _to_send(ledger, batch, held_back)).rows or request.helps:
@@ -217,8 +228,31 @@ def _require_approval(ledger: Ledger, batch: BatchSummary, settings: Settings, r
     """Raise WaitingForPerson if pending rows were approved by fewer people than the policy requires today."""
     policy = Policy.from_settings(settings.policy)
     if policy.asks and batch.by_state[State.PENDING].rows:
-        approvals = max(request.approvals, ledger.approvers(batch.batch))
+        approvals = max(request.approvals or 0, ledger.approvers(batch.batch))
         policy.require(batch.file, batch.sendable.cents, approvals)
+
+
+def _require_approval_of_put_back(
+    ledger: Ledger, run: Run, batch: BatchSummary, settings: Settings, request: RunRequest
+) -> None:
+    """End a run, and raise WaitingForPerson, if its start made rows pending that nobody has approved.
+
+    An answer that was set aside may put a row back. Nobody had looked at it before: it was not pending.
+    """
+    now = ledger.find(batch.batch)
+    more = now.by_state[State.PENDING].rows - batch.by_state[State.PENDING].rows
+    if more <= 0:
+        return
+    try:
+        if request.approvals is not None:
+            raise WaitingForPerson(
+                f"{batch.file}: answers that were set aside put {row_count(more)} back to be sent that the plan does "
+                "not have; nothing was sent. Prepare a new plan"
+            )
+        _require_approval(ledger, now, settings, request)
+    except WaitingForPerson as error:
+        run.finish(str(error))
+        raise
 
 
 def _held_back(ledger: Ledger, batch: BatchSummary, request: RunRequest, midnight: Midnight) -> HeldBack:

@@ -66,7 +66,7 @@ def _releases(ledger: Ledger, batch: str) -> list[dict[str, Any]]:
 def repeated(ledger: Ledger, batch: BatchSummary) -> Fails | None:
     """Return which rows another batch repeats that were let through there, and not declined.
 
-    None if there are none, or if no row of the batch waits.
+    None if there are none, or if no row of the batch waits, or may wait again once a run has begun.
     """
     found, is_cut_off = _repeats(ledger, batch, _COUNTED)
     if not found:
@@ -90,7 +90,7 @@ def paid_elsewhere(ledger: Ledger, batch: BatchSummary) -> Totals:
 def _repeats(ledger: Ledger, batch: BatchSummary, states: Sequence[State]) -> tuple[set[int], bool]:
     """Return which rows of a batch others repeat by rows in these states, let through there; whether there are more."""
     found: set[int] = set()
-    if not batch.by_state[State.PENDING].rows:
+    if not batch.by_state[State.PENDING].rows and not batch.by_state[State.SENDING].rows:
         return found, False
     is_cut_off = False
     released = ledger.latest_event("released")

@@ -184,8 +184,8 @@ class _Registered:
     """The batch that is to be sent."""
 
     batch: BatchSummary
-    approvals: int
-    """How many people approved what this call sends of it."""
+    approvals: int | None = None
+    """How many people approved what this call sends of it, if a plan lets it through."""
     released: Totals = Totals()
     """Rows that this call has released."""
     is_new: bool = False
@@ -216,9 +216,9 @@ def _register(
         refuse_moved(request.path, checked.source.identity)
         refuse_paid_elsewhere(ledger, submission.run.results, environment_of(settings.gateway))
     if allowed.used_for is not None:
-        return _Registered(ledger.find(allowed.used_for), 0)
+        return _Registered(ledger.find(allowed.used_for))
     sign_off = allowed.sign_off
-    approvals = len(sign_off.approvals) if sign_off else 0
+    approvals = len(sign_off.approvals) if sign_off else None
     if known is None:
         batch = _write_batch(ledger, request, submission, settings, checked, sign_off, actor)
         return _Registered(batch, approvals, is_new=True)
