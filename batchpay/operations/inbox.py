@@ -7,6 +7,7 @@ control totals, and by the file's last line; this is the first safeguard, not th
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from pathlib import Path
@@ -77,11 +78,15 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def _entries(folder: str | Path) -> dict[str, os.stat_result]:
+    found: dict[str, os.stat_result] = {}
     try:
         with os.scandir(folder) as entries:
-            return {entry.name: entry.stat(follow_symlinks=False) for entry in entries}
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # renamed or taken away at this moment
+                    found[entry.name] = entry.stat(follow_symlinks=False)
     except OSError as error:
         raise NotUsable(f"inbox {folder} can't be read: {error.strerror}") from None
+    return found
 
 
 def is_payment_name(name: str) -> bool:

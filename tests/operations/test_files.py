@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -9,6 +10,7 @@ import stat
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -107,6 +109,16 @@ def test_what_is_no_file_of_the_folder_is_left(tmp_path: Path) -> None:
     (inbox / "pay.csv.control.toml").symlink_to(tmp_path / "secret.csv")
     assert complete_files(inbox, now_s=later(0), settle_s=60) == []
     assert complete_files(inbox, now_s=later(999), settle_s=60) == [inbox / "pay.csv"]
+
+
+def test_a_file_that_is_renamed_while_the_inbox_is_read_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sender renames at the end of an upload; the whole call ended with 5, "No such file or directory"."""
+    file, part = put(tmp_path / "pay.csv", age_s=61), tmp_path / "new.csv.part"
+    entries = [SimpleNamespace(name=path.name, stat=path.stat) for path in (part, file)]
+    monkeypatch.setattr("os.scandir", lambda _: contextlib.nullcontext(entries))
+    assert complete_files(tmp_path, now_s=later(61), settle_s=60) == [file]
 
 
 @pytest.mark.parametrize(
