@@ -45,22 +45,22 @@ def work(context: Context, /, batch: str | None, *, forever: bool, **options: An
         with progress_for(context, settings, ask=False) as progress:
             if forever:
                 for summary in workflow.work_forever(request, settings, credentials, actor(), progress):
+                    account.add(summary)
                     _tell(context, summary)
                 codes.append(0)
-                return 0
-            summaries = workflow.work(batch, request, settings, credentials, actor(), progress)
-        for summary in summaries:
-            account.add(summary)
-            codes.append(_exit_code(summary))
+            else:
+                for summary in workflow.work(batch, request, settings, credentials, actor(), progress):
+                    account.add(summary)
+                    codes.append(_exit_code(summary))
         exit_code = output.exit_code_of(codes)
     if context.json:
-        documents = [{**summary.as_json(), "exit_code": _exit_code(summary)} for summary in summaries]
+        documents = [{**summary.as_json(), "exit_code": _exit_code(summary)} for summary in account.summaries]
         output.print_json(context, {"batches": documents, "exit_code": exit_code})
-        return exit_code
-    for summary in summaries:
-        _tell(context, summary)
-    if not summaries:
-        output.say(context, "no batch is under way")
+    elif not forever:
+        for summary in account.summaries:
+            _tell(context, summary)
+        if not account.summaries:
+            output.say(context, "no batch is under way")
     return exit_code
 
 

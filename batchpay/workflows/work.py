@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from batchpay.errors import BatchHeld, BatchpayError, LedgerNotUsable, once_sent
+from batchpay.errors import BatchHeld, BatchpayError, LedgerNotUsable, RunStopped, once_sent
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.ledger.contract import Ledger
@@ -85,11 +85,25 @@ def work(
 def work_forever(
     request: RunRequest, settings: Settings, credentials: Credentials, actor: Actor, progress: Progress
 ) -> Iterator[Summary]:
-    """Wait for batches to help with until a signal comes.
+    """Wait for batches to help with until a signal comes; raises RunStopped if the ledger fails after one was.
 
     One whose run began and stopped is left alone until it is led anew, unless only the ledger failed. One that can't be
     helped with is tried again, since whatever holds it may end; why it can't be is said once.
     """
+    has_helped = False
+    try:
+        for summary in _help_on(request, settings, credentials, actor, progress):
+            has_helped = True
+            yield summary
+    except LedgerNotUsable as error:
+        if not has_helped:
+            raise
+        raise RunStopped(once_sent(error)) from None  # exit code 5 would say that nothing was sent
+
+
+def _help_on(
+    request: RunRequest, settings: Settings, credentials: Credentials, actor: Actor, progress: Progress
+) -> Iterator[Summary]:
     stopped: set[tuple[str, datetime | None]] = set()
     said: set[str] = set()
     with request.owner.running(request.stop):

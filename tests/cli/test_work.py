@@ -30,6 +30,15 @@ def test_a_helper_that_ends_a_batch_tells_of_rows_held_back(
     assert (found["exit_code"], found["batches"][0]["exit_code"]) == (exit_code, exit_code)
 
 
+def test_a_helper_that_waits_tells_of_its_batches_when_it_ends(call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --json it printed nothing at all, and neither its log nor its metrics had the batches."""
+    by_state = {State.ACCEPTED: Totals(3, 300)}
+    ended = Summary("payments.csv", Totals(3, 300), by_state, batch="3f2a91c0d7e1")
+    monkeypatch.setattr("batchpay.workflows.work.work_forever", lambda *_: iter([ended]))
+    found = call("work", "--forever")
+    assert (found["exit_code"], [one["accepted"] for one in found["batches"]]) == (0, [3])
+
+
 def test_a_helper_that_waits_for_days_takes_the_day_anew_with_each_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """It kept the day of its own start, and held back payments let through since with an earlier first day."""
     request, days = RunRequest(results=None, day=date(2026, 11, 1)), list[date]()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from batchpay.errors import BatchHeld, SettingsNotUsable
+from batchpay.errors import BatchHeld, LedgerNotUsable, RunStopped, SettingsNotUsable
 from batchpay.gateway.credentials import Credentials
 from batchpay.ledger.open import open_ledger
 from batchpay.sending.limits import StopRequest
@@ -100,6 +100,20 @@ def test_a_batch_is_helped_with_as_soon_as_nothing_is_in_the_way(at_work: Callab
         return ended(None if name == "a" else "stopped", ledger_failed=name == "b" and tries["b"] == 1)
 
     assert at_work(help_one, started) == ["a", "b", "c", "a", "b", "c", "a"]
+
+
+def test_a_ledger_that_is_lost_after_a_batch_does_not_say_that_nothing_was_sent(
+    at_work: Callable[[Help], list[str]],
+) -> None:
+    """A machine that had helped for days ended with 5, "nothing was sent", when its database was switched off."""
+
+    def help_one(name: str, own: RunRequest) -> Any:
+        if name != "a":
+            raise LedgerNotUsable("the database can't be connected to; nothing was sent")
+        return ended(None)
+
+    with pytest.raises(RunStopped, match=r"^the database can't be connected to$"):
+        at_work(help_one)
 
 
 def test_a_signal_to_one_batch_ends_the_call(at_work: Callable[[Help], list[str]]) -> None:
