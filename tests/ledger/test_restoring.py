@@ -392,6 +392,22 @@ def test_commands_that_were_under_way_do_not_hide_that_the_ledger_was_restored(
         closed.open()
 
 
+def test_what_is_recorded_after_a_restore_was_accepted_meanwhile_is_known_after_the_next(
+    closed: LedgerFactory, tmp_path: Path
+) -> None:
+    """A command that was under way wrote to the witness that was replaced: a second restore went unnoticed."""
+    under_way = closed.open()
+    under_way.note_person("ann", "added eve")
+    accept_witness(closed.settings, "ann", "the disk died")
+    settle_lost_window(closed.settings, "ann", "compared with the gateway's list")
+    closed.open().backup(tmp_path / "copy.db")
+    register(under_way, columns(under_way, [1, 2], salt="new"), content=b"new")
+    closed.close()
+    shutil.copyfile(tmp_path / "copy.db", closed.path)
+    with pytest.raises(LedgerBehind, match="older than its witness"):
+        closed.open()
+
+
 def test_accepting_a_witness_does_not_accept_the_machine(closed: LedgerFactory, tmp_path: Path) -> None:
     """A copy restored on another machine takes both words; the machine that the witness names is kept."""
     restored(closed, tmp_path)

@@ -24,6 +24,7 @@ def require_in_force(
             f"the ledger {place.ledger} has moved to a database meanwhile; run the command again with the ledger.url "
             "(BATCHPAY_LEDGER) of that one"
         )
+    witness.close()  # whoever accepted the ledger meanwhile has replaced it
     if behind := check_witness(connection, ledger_id, witness, witness.read()):
         raise LedgerBehind(behind[0])
 
