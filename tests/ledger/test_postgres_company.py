@@ -13,6 +13,7 @@ from batchpay.errors import HeldElsewhere, LedgerNotUsable, WrongUse
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.company import BEAT_S, LEASE_S, Observer
+from batchpay.ledger.postgres.ledger import PostgresLedger
 from batchpay.ledger.postgres.run import PostgresRun
 from batchpay.ledger.records import Decision
 from batchpay.payment import Environment, State
@@ -270,6 +271,20 @@ def test_a_machine_that_sleeps_in_a_transaction_keeps_its_locks_for_a_while_only
         leader._lock(asleep)
         machines.let_pass(helper, LEASE_S)
         assert not machines.ledger.runs(machines.name)[0].is_live
+        asleep.rollback()
+        asleep.commit = lambda: None  # type: ignore[method-assign]
+
+
+def test_a_machine_that_sleeps_with_the_ledger_locked_does_so_for_a_while_only(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was suspended right before a registration committed: until it woke, no run began, ended or was shut out."""
+    monkeypatch.setattr(sql, "LOCK_LEDGER", sql.LOCK_LEDGER.replace("60s", "100ms"))
+    run, other = machines.start(), machines.another()
+    assert isinstance(other, PostgresLedger)
+    with other.store.transaction() as asleep:
+        asleep.registrations()
+        run.finish(None)
         asleep.rollback()
         asleep.commit = lambda: None  # type: ignore[method-assign]
 

@@ -55,7 +55,9 @@ SET_PLACE = "UPDATE batchpay.ledger SET place = %s"
 SET_BEHIND = "UPDATE batchpay.ledger SET behind = %s"
 ACCEPT_LEDGER = "UPDATE batchpay.ledger SET place = %s, epoch = epoch + 1, behind = NULL RETURNING epoch"
 SET_VERSION = "UPDATE batchpay.ledger SET version = %s"
-LOCK_LEDGER = "SELECT number, mac, registrations FROM batchpay.ledger FOR UPDATE"
+# A machine that sleeps in a transaction that others wait for keeps its locks for this long, and no longer.
+_NOT_ASLEEP = "set_config('idle_in_transaction_session_timeout', '60s', true)"
+LOCK_LEDGER = f"SELECT number, mac, registrations, {_NOT_ASLEEP} FROM batchpay.ledger FOR UPDATE"
 HEAD = "SELECT number, mac FROM batchpay.ledger"
 SET_HEAD = "UPDATE batchpay.ledger SET number = %s, mac = %s"
 REGISTRATION_COUNT = "SELECT registrations FROM batchpay.ledger"
@@ -151,11 +153,7 @@ ADD_BATCH = (
     " environment) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING id"
 )
 SET_CONTROL_TOTALS = "UPDATE batchpay.batch SET row_count = %s, cents = %s WHERE id = %s"
-# A machine that sleeps in the middle of such a transaction keeps its locks for this long, and no longer.
-LOCK_BATCH = (
-    "SELECT id, set_config('idle_in_transaction_session_timeout', '60s', true) FROM batchpay.batch"
-    " WHERE id = %s FOR UPDATE"
-)
+LOCK_BATCH = f"SELECT id, {_NOT_ASLEEP} FROM batchpay.batch WHERE id = %s FOR UPDATE"
 ADD_RUN = (
     "INSERT INTO batchpay.run (batch, who, host, started_at, seen_at, token, mac, is_leader)"
     " VALUES (%(batch)s, %(who)s, %(host)s, %(at)s, %(at)s, %(token)s, %(mac)s, %(leads)s) RETURNING id"

@@ -346,7 +346,7 @@ class Transaction:
 
     def _locked_head(self) -> tuple[int, bytes, int]:
         if self._head is None:
-            number, mac, registrations = self.one(sql.LOCK_LEDGER) or (0, b"", 0)
+            number, mac, registrations, _ = self.one(sql.LOCK_LEDGER) or (0, b"", 0, None)
             self._head = (number, mac, registrations)
         return self._head
 
