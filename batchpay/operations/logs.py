@@ -6,6 +6,7 @@ long runs of digits are masked. We can't vouch for libraries' messages: only the
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -73,9 +74,11 @@ class LineHandler(logging.Handler):
     A full disk must not stop a payment halfway, and `logging`'s own error output would quote the event.
     """
 
-    def __init__(self, descriptor: int | None) -> None:
+    def __init__(self, descriptor: int | None, path: Path | None = None) -> None:
+        """`path` is where the file was opened: if it is moved away (rotated), the next line goes to a new one there."""
         super().__init__()
         self._descriptor = descriptor
+        self._path = path
         self.lost = 0
         """Lines that could not be written."""
         self.problem: str | None = None
@@ -89,12 +92,25 @@ class LineHandler(logging.Handler):
                 sys.stderr.write(line)
                 sys.stderr.flush()
             else:
+                self._follow()
                 data = line.encode("utf-8", "backslashreplace")
                 if (written := os.write(self._descriptor, data)) < len(data):
                     os.write(self._descriptor, data[written:])  # raises the error that prevents writing
         except Exception as error:  # whatever it is, logging can't help it
             self.lost += 1
             self.problem = self.problem or getattr(error, "strerror", None) or type(error).__name__
+
+    def _follow(self) -> None:
+        """Open the file anew if another one is at its path now, or none; the one that is open stays if that fails."""
+        if self._path is None or self._descriptor is None:
+            return
+        with contextlib.suppress(OSError):
+            if os.path.samestat(self._path.lstat(), os.fstat(self._descriptor)):
+                return
+        with contextlib.suppress(NotUsable):
+            opened = _open_file(self._path)
+            os.close(self._descriptor)
+            self._descriptor = opened
 
     def close(self) -> None:
         """Close the file."""
@@ -112,7 +128,8 @@ def open_log(*, path: str | Path | None, as_json: bool, level: int = logging.INF
 
     From libraries, only warnings are logged. Closed by `close_log`.
     """
-    handler = LineHandler(None if path is None else _open_file(Path(path)))
+    place = None if path is None else Path(path).absolute()
+    handler = LineHandler(None if place is None else _open_file(place), place)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     handler.addFilter(MaskFilter())
     root = logging.getLogger()

@@ -122,6 +122,23 @@ def test_the_file_is_ours_alone_and_grows(tmp_path: Path) -> None:
             open_log(path=bad, as_json=True)
 
 
+def test_a_log_that_is_rotated_continues_in_a_new_file(tmp_path: Path) -> None:
+    """A helper that runs for weeks wrote to the old one, and from the second rotation on to one that was deleted."""
+    path, old = tmp_path / "log", tmp_path / "log.1"
+    handler = open_log(path=path, as_json=False)
+    try:
+        log("run started")
+        path.rename(old)
+        log("run ended")
+        path.rename(old)
+        path.symlink_to(old)  # not to be followed: this line goes where the one before did
+        log("call ended")
+    finally:
+        close_log(handler)
+    assert handler.lost == 0
+    assert [line.split(" ", 2)[2] for line in old.read_text().splitlines()] == ["run ended", "call ended"]
+
+
 def test_a_log_that_fails_is_left(capsys: pytest.CaptureFixture[str]) -> None:
     """A full disk stops no payment and writes no complaint that quotes the event."""
     with Path("/dev/full").open("wb") as full:
