@@ -380,8 +380,33 @@ SABOTAGES: tuple[tuple[str, tuple[str, str, str], str], ...] = (
     ),
     (
         "holds the database against the witness only when it is opened",
-        ("ledger/postgres/ledger.py", "        failover.require_whole(self.store, joins=True)", "        failover"),
+        ("ledger/postgres/opening.py", "    store.require_whole = lambda", "    store.follow = lambda"),
         f"{_FAILOVER}::test_files_that_were_put_back_under_a_command_send_nothing_if_its_machine_knows",
+    ),
+    (
+        "takes no note of what follows a restore that another machine accepted",
+        (
+            "ledger/postgres/opening.py",
+            "(store.epoch, last[0]) > (record.epoch or 0, record.number)",
+            "last[0] > record.number",
+        ),
+        f"{_FAILOVER}::test_a_machine_that_only_looks_remembers_what_came_after_a_restore_was_accepted",
+    ),
+    (
+        "writes to the witness that was replaced",
+        ("ledger/postgres/failover.py", "    store.witness.close()  #", "    # "),
+        f"{_FAILOVER}::test_what_is_recorded_after_a_restore_was_accepted_meanwhile_is_known_after_the_next",
+    ),
+    (
+        "leaves a leader that died with its last rows",
+        ("workflows/run.py", ".rows or request.helps:", ".rows:"),
+        "tests/workflows/test_work.py"
+        "::test_rows_that_a_dead_leader_was_sending_are_put_in_doubt_if_none_is_left_to_send",
+    ),
+    (
+        "sends what an answer set aside puts back without a look",
+        ("workflows/run.py", "    if more <= 0:\n", "    if more:\n"),
+        "tests/workflows/test_put_back.py::test_it_is_not_sent_with_a_plan_that_does_not_have_it",
     ),
     (
         "goes on in the file that a ledger has moved from",
@@ -392,6 +417,12 @@ SABOTAGES: tuple[tuple[str, tuple[str, str, str], str], ...] = (
         "writes to a file that was restored under it",
         ("ledger/sqlite/latest.py", "    if behind := check_witness(", "    if behind := () and check_witness("),
         "tests/ledger/test_restoring.py::test_commands_that_were_under_way_do_not_hide_that_the_ledger_was_restored",
+    ),
+    (
+        "writes to a file's witness that was replaced",
+        ("ledger/sqlite/latest.py", "    witness.close()  #", "    # "),
+        "tests/ledger/test_restoring.py"
+        "::test_what_is_recorded_after_a_restore_was_accepted_meanwhile_is_known_after_the_next",
     ),
 )
 """What is broken, how, and the test that must notice."""
