@@ -206,6 +206,28 @@ def test_a_database_that_stays_away_stops_the_run_and_keeps_the_answers(
         assert ledger.check() == []
 
 
+def test_whoever_reads_after_a_run_lost_its_database_connects_anew(
+    factory: PostgresFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection to a server that hangs answers nothing, and has no time limit: the summary waited for it forever."""
+    monkeypatch.setattr(deadline, "RECONNECT_S", 0.1)
+    with through_proxy(factory) as proxy:
+        ledger = factory.open()
+        assert isinstance(ledger, PostgresLedger)
+        name = register(ledger, columns(ledger, [1]))
+        with ledger.lock(ledger.find(name).digest):
+            run = run_of(ledger, name)
+            proxy.refuses = True
+            factory.run(f"SELECT pg_terminate_backend({ledger.store.writer.get().info.backend_pid})")
+            with pytest.raises(LedgerNotUsable, match="did not come back"):
+                run.commit([1], [])
+            run.close()
+        with pytest.raises(connection.LedgerUnreachable):
+            ledger.find(name)
+        proxy.refuses = False
+        assert states(ledger, name) == {1: State.PENDING}
+
+
 def test_a_server_that_is_stopped_at_once_and_started_again_costs_no_row(
     factory: PostgresFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

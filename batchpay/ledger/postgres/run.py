@@ -262,6 +262,7 @@ class PostgresRun:
                 if time.monotonic() > until and isinstance(error, failover.LedgerUnconfirmed):
                     raise
             if time.monotonic() > until:
+                self._store.keep_no_readers()
                 raise LedgerNotUsable(
                     f"the connection to the database {self._store.place.name} was lost, and did not come back in "
                     f"{deadline.RECONNECT_S:.0f} seconds"
@@ -315,10 +316,11 @@ class PostgresRun:
                     company.observer.fail()
                     self._settle_unknown([], self._number, self._mac)
                 stop, shares = company.take()
-                if stop or shares:
-                    writer.run(company_sql.TELL, (stop, shares, self._batch))
-                company.hear(writer.run(company_sql.SHARED, (self._batch,)).fetchone())
-                found = writer.run(company_sql.BEATS_OF_OTHERS, (self._batch, self._id)).fetchall()
+                with self._deadline.of(writer.get()):
+                    if stop or shares:
+                        writer.run(company_sql.TELL, (stop, shares, self._batch))
+                    company.hear(writer.run(company_sql.SHARED, (self._batch,)).fetchone())
+                    found = writer.run(company_sql.BEATS_OF_OTHERS, (self._batch, self._id)).fetchall()
         except (psycopg.Error, LedgerUnreachable) as error:
             company.observer.fail()
             if isinstance(error, psycopg.Error) and not (is_unknown(error) or is_retried(error)):

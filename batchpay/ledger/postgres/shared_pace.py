@@ -62,7 +62,7 @@ class SharedPace:
         """See contract.SharedRate. What can't be stored costs the next run a few refusals."""
         connection = self._connection
         if connection is not None:
-            with suppress(psycopg.Error):
+            with suppress(psycopg.Error), self._deadline.of(connection):
                 connection.execute(sql.REMEMBER_LIMIT, (self._asked["gateway"], finding.rate, finding.window_s))
 
     def lease(self, rate: float, paused_s: float) -> Lease | None:
@@ -101,9 +101,9 @@ class SharedPace:
 
     def close(self) -> None:
         """See contract.SharedRate. A pause outlives the run that was told to wait."""
-        self._deadline.close()
         connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(psycopg.Error):
+            with suppress(psycopg.Error), self._deadline.of(connection):
                 connection.execute(sql.LEAVE_PACE, (self._asked["gateway"], self._asked["name"]))
             self._store.done_reading(connection)
+        self._deadline.close()

@@ -146,6 +146,7 @@ class Store:
         self._turn = threading.Lock()
         self._readers_turn = threading.Lock()
         self._idle: list[Connection] = []
+        self._readers_kept = _READERS_KEPT
         self._is_closed = False
         self.is_unsure = False
         """Whether the outcome of some commit is not known."""
@@ -252,10 +253,17 @@ class Store:
     def done_reading(self, connection: Connection) -> None:
         """Keep a connection for the next reader, or close it."""
         with self._readers_turn:
-            if len(self._idle) < _READERS_KEPT and not connection.closed and not self._is_closed:
+            if len(self._idle) < self._readers_kept and not connection.closed and not self._is_closed:
                 self._idle.append(connection)
                 return
         connection.close()
+
+    def keep_no_readers(self) -> None:
+        """Let whoever reads from now on connect anew: on a connection to a server that hangs they would wait for it."""
+        with self._readers_turn:
+            self._readers_kept = 0
+            while self._idle:
+                self._idle.pop().close()
 
     def _begin_reading(self) -> Connection:
         while True:
@@ -297,9 +305,7 @@ class Store:
         if os.getpid() != self._process:
             return
         self.writer.close()
-        with self._readers_turn:
-            while self._idle:
-                self._idle.pop().close()
+        self.keep_no_readers()
         self.witness.close()
 
 
