@@ -126,6 +126,8 @@ def ask(file_id: str) -> ResponseReturnValue:
         problem = Refused("First confirm that the rows to correct are left out.", 400)
     if problem is not None:
         return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code
+    if request.form.get("seal") != file["seal"]:  # checked again in another tab, with another result
+        abort(NOT_NOW)
     assert facts is not None, "a file without facts is refused above"
     plan = dataclasses.replace(plan_view(here, file).plan, approvals=())  # those of an earlier request no longer count
     note = printable(" ".join(request.form.get("note", "").split()))[:_WORDS_MAX]
@@ -172,15 +174,18 @@ def decide(file_id: str) -> ResponseReturnValue:
     here, person = site(), current_person()
     lapse(here)
     file = file_or_404(file_id)
-    if request.form.get("decision") == "turn down":
-        return _turn_down(file, person)
-    approvers = approvers_of(here, file)
-    problem = refused("approve", person, file, approvers)
+    is_no = request.form.get("decision") == "turn down"
+    problem = refused("turn_down" if is_no else "approve", person, file, approvers_of(here, file))
     if problem is not None:
         return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code
+    plan = plan_view(here, file).plan
+    if request.form.get("plan") != plan.id:  # a plan of the same seal may have other warnings
+        abort(NOT_NOW)
+    if is_no:
+        return _turn_down(file, person)
     if request.form.get("seal") != file["seal"]:
         abort(NOT_NOW)
-    problem = over_limit(person, plan_view(here, file).plan.batch_cents)
+    problem = over_limit(person, plan.batch_cents)
     if problem is None and (wrong := prove_again()) is not None:
         problem = Refused(wrong, 401)
     if problem is not None:
@@ -216,9 +221,6 @@ def _record(here: Site, file: Row, person: Person, plan: Plan, *, is_enough: boo
 
 
 def _turn_down(file: Row, person: Person) -> ResponseReturnValue:
-    problem = refused("turn_down", person, file)
-    if problem is not None:
-        return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code
     why = printable(" ".join(request.form.get("why", "").split()))[:_WORDS_MAX]
     if not why:
         return _page(file, Refused("Say why, so that it can be corrected. Nothing was done.", 400))

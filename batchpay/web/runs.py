@@ -27,6 +27,7 @@ blueprint = Blueprint("runs", __name__)
 
 ENDS_POLLING = 286
 """The status code by which htmx stops polling."""
+_OTHERS_WAIT = "Other payments wait by now than your page showed. Nothing was done; check what a run would send."
 UNDER_WAY = ("approved", "sending")
 _FRESH_S = 0.5
 _PROGRESS_COLUMNS = "id, state, told, stop_by, seal, batch, asked_at"
@@ -88,6 +89,11 @@ class RunStatus:
         if self.summary is None:
             return Totals()
         return self.summary.of(State.PENDING) - self.summary.held_back
+
+    @property
+    def waits(self) -> str:
+        """Name what waits, for the form that continues it: a person signs for what their page showed."""
+        return f"{self.waiting.rows} {self.waiting.cents}"
 
     @property
     def is_left(self) -> bool:
@@ -229,9 +235,12 @@ def stop(file_id: str) -> ResponseReturnValue:
 def go_on(file_id: str) -> ResponseReturnValue:
     """Resume a stopped run, with password and code."""
     here, person, file = site(), current_person(), file_or_404(file_id)
-    problem = _go_on_refused(here, person, file, run_status(here, file))
+    run = run_status(here, file)
+    problem = _go_on_refused(here, person, file, run)
     if problem is not None:
         return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code
+    if request.form.get("seen") != run.waits:
+        return _page(file, Refused(_OTHERS_WAIT, NOT_NOW))
     if (wrong := prove_again()) is not None:
         return _page(file, Refused(wrong, 401))
     with here.store.write() as db:

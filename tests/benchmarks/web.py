@@ -107,7 +107,7 @@ def _measure_page(results: Results, page: Page, passwords: dict[str, str], wrong
     file, running = maria.upload_in_pieces(wrong), maria.upload_in_pieces(slow)
     for one in (file, running):
         maria.checked(one)
-    maria.post(f"{running}/ask")
+    maria.request_approval(running)
     daniel.approve(running)
     until(lambda: "answered" in daniel.get(f"{running}/run"))
     check = maria.get(f"{file}/check")
@@ -200,7 +200,7 @@ def _measure_runs(results: Results, folder: Path, file: Path, times: int) -> Non
                 maria, daniel = (Browser(url, name, passwords[name]) for name in ("maria", "daniel"))
                 sent = maria.upload_in_pieces(file)
                 maria.checked(sent)
-                maria.post(f"{sent}/ask")
+                maria.request_approval(sent)
                 daniel.approve(sent)
                 _watch(daniel, sent)
                 by_page.append(page.run_s(sent))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-import re
 import shutil
 import sqlite3
 import subprocess
@@ -32,6 +31,7 @@ from batchpay.web.store import Store
 from tests.campaign.kills import Point, chosen, errors_of, points_of
 from tests.campaign.trial import Bench, Findings, finish_and_check
 from tests.support.command import Home
+from tests.support.page import hidden
 
 _FOLDER, _SETTINGS, _TROUBLE = "page", "settings.json", "stderr"
 _SUBMIT = 2
@@ -171,10 +171,10 @@ def _prepare(home: Path) -> None:
         given = {"file": (io.BytesIO((home / "a.csv").read_bytes()), "a.csv")}
         address = browsers["maria"].post("/files", data=given, headers=_OURS).headers["Location"]
         job.do(store, settings, _SUBMIT - 1)
-        browsers["maria"].post(f"{address}/ask", headers=_OURS)
-        page = browsers["daniel"].get(f"{address}/approve").get_data(as_text=True)
-        (seal,) = re.findall(r'name="seal" value="([0-9A-F]{12})"', page)
-        form = {"decision": "approve", "seal": seal, "password": password}
+        form = hidden(browsers["maria"].get(f"{address}/check").get_data(as_text=True))
+        assert browsers["maria"].post(f"{address}/ask", data=form, headers=_OURS).status_code == 303
+        form = hidden(browsers["daniel"].get(f"{address}/approve").get_data(as_text=True))
+        form |= {"decision": "approve", "password": password}
         assert browsers["daniel"].post(f"{address}/decide", data=form, headers=_OURS).status_code == 303
         site.reader.close()
 

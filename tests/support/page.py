@@ -82,10 +82,19 @@ class Browser:
         """Wait until every payment of a file was answered."""
         until(lambda: "Finished." in self.get(f"{file}/run"))
 
+    def request_approval(self, file: str) -> None:
+        """Request approval of what the check shows."""
+        self.post(f"{file}/ask", **hidden(self.get(f"{file}/check")))
+
     def approve(self, file: str) -> None:
         """Sign for the request, by the seal that the page shows."""
-        (seal,) = re.findall(r'name="seal" value="([0-9A-F]{12})"', self.get(f"{file}/approve"))
-        self.post(f"{file}/decide", decision="approve", seal=seal, password=self.password)
+        form = hidden(self.get(f"{file}/approve"))
+        self.post(f"{file}/decide", decision="approve", password=self.password, **form)
+
+
+def hidden(page: str) -> dict[str, str]:
+    """Return what a page's form names of the check or request that it shows."""
+    return dict(re.findall(r'type="hidden" name="(seal|plan)" value="(\w+)"', page))
 
 
 def added(home: Home, name: str, role: str) -> str:

@@ -32,6 +32,7 @@ from batchpay.settings import GatewaySettings, LedgerSettings, PolicySettings, S
 from batchpay.web import job, paper_job, run_job, spool
 from batchpay.web.app import create_app
 from batchpay.web.jobs import Supervisor
+from batchpay.web.runs import run_status
 from batchpay.web.site import EXTENSION, Access, Reader, Site
 from batchpay.web.store import Row, Store
 from batchpay.workflows import run
@@ -130,9 +131,19 @@ class House:
         """Send a form; `password=True` fills in the right one."""
         if form.get("password") is True:
             form["password"] = PASSWORD
+        form = self.hidden(path) | form
         answer = self.as_(name).post(path, data=form, headers=SAME_ORIGIN)
         assert answer.status_code == code, words_of(answer)
         return answer
+
+    def hidden(self, path: str) -> dict[str, str]:
+        """Give what a form that is opened now names of what it shows."""
+        file, act = self.store.file(path.split("/")[2]) if path.count("/") == 3 else None, path.rpartition("/")[2]
+        if file is not None and act == "ask" and file["seal"]:
+            return {"seal": file["seal"]}
+        if file is not None and act == "decide" and file["plan"]:
+            return {"plan": json.loads(file["plan"])["id"]}
+        return {"seen": run_status(self.site, file).waits} if file is not None and act == "resume" else {}
 
     def upload(self, *rows: dict[str, str], name: str = "pay.csv", by: str = "maria") -> str:
         """Upload a file by the plain form and have it checked; gives its id."""

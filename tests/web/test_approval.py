@@ -255,3 +255,36 @@ def test_what_was_approved_is_sent_there_and_by_those_rules_alone(house: House, 
     assert not house.arrived
     assert house.file(file_id)["state"] == "checked"
     assert "Nothing was sent" in house.file(file_id)["told"]
+
+
+def test_a_request_is_for_what_its_page_showed(house: House) -> None:
+    """Checked again in another tab, with suggestions accepted: the first tab's button asked for a row more."""
+    file_id = house.upload(*ROWS, {**WRONG, "amount": "1,250.00"})
+    seen = house.hidden(f"/files/{file_id}/ask")
+    house.post("maria", f"/files/{file_id}/check", accept="amount.format", corrections="chosen")
+    house.work()
+    assert house.facts(file_id)["to_send"]["total"]["rows"] == 4
+    house.post("maria", f"/files/{file_id}/ask", 409, partial="yes", **seen)
+    assert house.file(file_id)["state"] == "checked"
+
+
+def test_warnings_that_an_approver_has_not_seen_are_not_approved(house: House) -> None:
+    """The seal does not cover them: Daniel's page is from before another file was paid to another account.
+
+    Maria withdrew the request, had the file checked again and requested it anew, with the same seal.
+    """
+    house.sent({**ROWS[0], "paymentId": "Z", "invoiceNumber": "INV-Z", "achNameOnCheck": "Zoe Park"})
+    file_id = house.ask()
+    seal, seen = house.file(file_id)["seal"], house.hidden(f"/files/{file_id}/decide")
+    assert "changed bank account" not in words_of(house.get("daniel", f"/files/{file_id}/approve"))
+    house.sent({**ROWS[0], "paymentId": "N", "invoiceNumber": "INV-N", "achAccountNumber": "55500012345"})
+    house.post("maria", f"/files/{file_id}/withdraw")
+    house.post("maria", f"/files/{file_id}/check")
+    house.work()
+    house.post("maria", f"/files/{file_id}/ask")
+    assert "1 payment goes to a changed bank account" in words_of(house.get("daniel", f"/files/{file_id}/approve"))
+    assert house.file(file_id)["seal"] == seal
+    house.approve(file_id, code=409, **seen)
+    house.post("daniel", f"/files/{file_id}/decide", 409, decision="turn down", why="the first one", **seen)
+    assert house.file(file_id)["state"] == "asked"
+    house.approve(file_id)

@@ -187,6 +187,23 @@ def test_go_on_is_offered_where_the_ledger_has_something_to_send(house: House) -
     assert "Finished. Every payment was answered." in words_of(house.get("daniel", run))
 
 
+def test_a_run_is_continued_with_what_its_page_showed(house: House) -> None:
+    """One payment waited when Daniel's page was loaded; meanwhile others agreed to send a second one again."""
+    house.answer = lambda reference: ACCEPTED if reference == "INV-A" else IN_DOUBT
+    file_id = house.sent()
+    batch, settings = house.file(file_id)["batch"], house.site.settings
+    house.answer = lambda reference: ACCEPTED
+    settle(batch, [RowDecision(3, "send again")], Yes(), settings, ANN)
+    seen = house.hidden(f"/files/{file_id}/resume")
+    assert "Continue with 1 payment, 30.25" in words_of(house.get("daniel", f"/files/{file_id}/run"))
+    settle(batch, [RowDecision(2, "send again")], Yes(), settings, ANN)
+    page = words_of(house.post("daniel", f"/files/{file_id}/resume", 409, password=True, **seen))
+    assert "Nothing was done" in page and "Continue with 2 payments, 50.75" in page
+    house.work()
+    assert house.arrived == {"INV-A": 1, "INV-B": 1, "INV-C": 1}
+    house.post("daniel", f"/files/{file_id}/resume", password=True)
+
+
 def test_history_is_taken_away_as_csv(house: House) -> None:
     """Events of ledger and page in one list, by person; no cell is run by a spreadsheet; the chain is checked."""
     house.sent()

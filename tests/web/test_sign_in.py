@@ -170,6 +170,7 @@ def test_where_others_reach_the_page_an_act_on_money_needs_a_code(house: House) 
     enter(client, "daniel")
     cookie = client.get_cookie("__Host-batchpay")
     form = {"decision": "approve", "seal": house.file(file_id)["seal"], "password": PASSWORD}
+    form |= house.hidden(f"/files/{file_id}/decide")
     assert cookie is None or cookie.secure
     answer = client.post(f"/files/{file_id}/decide", data=form, headers=SAME_ORIGIN, base_url="https://localhost")
     if answer.status_code == 401 and sign_in.NO_CODE not in words_of(answer):  # the cookie goes over https alone
