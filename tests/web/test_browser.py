@@ -24,6 +24,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.support.command import Home
 from tests.support.real_browser import real_browser
+from tests.web.house import csv_of
 from tests.workflows.desk import COLUMNS, PLAIN
 
 pytestmark = pytest.mark.browser
@@ -61,7 +62,7 @@ class Office:
         page.get_by_label("Name").fill(name)
         page.get_by_label("Password", exact=True).fill(self.passwords[name])
         page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_text(PEOPLE[name][0])).to_be_visible()
+        expect(page.locator(".who")).to_contain_text(PEOPLE[name][0])
         return page
 
 
@@ -241,3 +242,27 @@ def _on_a_phone(office: Office, run: str) -> None:
         look(nina, name)
     nina.keyboard.press("Tab")
     expect(nina.get_by_role("link", name="Skip to content")).to_be_focused()
+
+
+def test_what_is_cut_short_says_so_and_can_be_read(office: Office) -> None:
+    """A reason ended after two lines like any other, and a long cell could be read nowhere; `n` passed such rows by."""
+    rows = [
+        {"paymentId": "L1", "invoiceNumber": "INV-L1", "amount": "1" * 90, "achRoutingNumber": "1"},
+        *({"paymentId": "", "invoiceNumber": "INV-L2", "amount": "5.00"} for _ in range(2)),
+    ]
+    maria = office.sign_in("maria")
+    content: Any = {"name": "long.csv", "mimeType": "text/csv", "buffer": csv_of(*rows)}
+    maria.get_by_label("choose a file").set_input_files(content)
+    maria.wait_for_url("**/check")
+    lines = maria.locator("td.why div")
+    assert lines.first.evaluate("one => one.scrollHeight > one.clientHeight")
+    expect(lines.first).to_have_css("-webkit-line-clamp", "2")
+    lines.first.click()
+    assert lines.first.evaluate("one => one.scrollHeight <= one.clientHeight")
+    long = maria.get_by_text("1" * 90)
+    assert long.evaluate("one => one.scrollWidth > one.clientWidth")
+    long.click()
+    assert long.evaluate("one => one.scrollWidth <= one.clientWidth")
+    for _ in range(3):
+        maria.keyboard.press("n")
+    expect(maria.locator("td.why.here")).to_contain_text("is the same bill as line 3")

@@ -106,9 +106,15 @@ function sheets(sheet) {
   }, { root: sheet, rootMargin: "1200px 0px" });
   bodies.forEach(body => watch.observe(body));
 
+  /* A cell that is cut short is read whole when it has the focus. */
+  sheet.addEventListener("click", event => {
+    const cell = event.target.closest("th, td");
+    if (cell) { cell.tabIndex = -1; cell.focus({ preventScroll: true }); }
+  });
+
   let current = null;
   const jump = async forward => {
-    const found = () => [...sheet.querySelectorAll("td.error")];
+    const found = () => [...sheet.querySelectorAll("td.error, tr:not(:has(td.error)) > td.why")];
     let cells = found(), at = current?.isConnected ? cells.indexOf(current) + (forward ? 1 : -1) : 0;
     if (at >= cells.length) {
       const next = bodies.find(body => !("here" in body.dataset) && body.offsetTop >= sheet.scrollTop);
