@@ -134,7 +134,7 @@ def _settle(
     with Path(os.devnull).open("w+b") as nowhere, os.fdopen(os.dup(source), "rb") as against:
         request = ReconcileRequest(Stream(export, against), output=Stream("none.csv", nowhere))
         done = reconcile(batch, request, settings, actor, signature)
-    into.write(json.dumps({"settled": [one.row.row for one in done.settled]}).encode())
+    into.write(json.dumps({"settled": [_found_json(one) for one in done.settled]}).encode())
 
 
 class _ViewOnly(Exception):

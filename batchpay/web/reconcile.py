@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -17,6 +17,7 @@ from flask.typing import ResponseReturnValue
 
 from batchpay.errors import NotUsable
 from batchpay.ledger.records import BatchSummary
+from batchpay.reconciliation.resolution import rows_in_doubt
 from batchpay.text import printable
 from batchpay.web import papers, spool
 from batchpay.web.acts import NOT_NOW, Refused
@@ -32,7 +33,8 @@ ENDINGS = (".csv", ".txt", ".tsv", ".xlsx", ".xlsm")
 _WORDS_MAX = 500
 _NAME_MAX = 120
 _CHANGED = (
-    "This batch was compared again in the meantime: a new result is shown below. Nothing was done; check it first."
+    "This batch was compared again in the meantime, or a payment in doubt was settled: what holds now is shown below. "
+    "Nothing was done; check it first."
 )
 
 
@@ -46,16 +48,27 @@ def _page(found: BatchSummary, wrong: Refused | None = None) -> ResponseReturnVa
     here = site()
     kept = _kept(here, found.batch, "compared")
     result: dict[str, Any] | None = json.loads(kept) if kept else None
+    doubts = _in_doubt(here, found.batch)
+    there = [one for one in result["found_doubts"] if (one["row"], one["attempts"]) in doubts] if result else []
     answer = render_template(
         "reconcile.html",
         batch=found,
         file_id=file_of(here, found.batch),
         result=result,
-        proven=[one for one in result["found_doubts"] if one["becomes"]] if result else [],
-        mark=_mark(kept),
+        doubts=there,
+        not_there=len(doubts) - len(there),
+        proven=[one for one in there if one["becomes"]],
+        mark=_mark(kept, doubts),
+        reason=request.form.get("reason", "in the bank's export"),
         wrong=wrong,
     )
     return answer, wrong.code if wrong else 200
+
+
+def _in_doubt(here: Site, batch: str) -> list[tuple[int, int]]:
+    """Return the rows that are in doubt now, each with the number of its attempt: a comparison may be older."""
+    found = rows_in_doubt(here.ledger(), batch, here.settings.gateway.timeout)
+    return [(doubt.row, doubt.attempts) for doubt in found]
 
 
 @blueprint.post("/batches/<batch>/reconcile")
@@ -73,12 +86,13 @@ def take(batch: str) -> ResponseReturnValue:
         compared = _made(here, "compare", data, found.batch, name)
     except NotUsable as error:
         return _page(found, Refused(f"This export can't be used: {error}", 400))
-    place = spool.export_place(found.batch)
+    place, dated = spool.export_place(found.batch), json.dumps(compared | _signed(here, person)).encode()
     spool.place(here.home, place).mkdir(parents=True, exist_ok=True, mode=0o700)
-    for kept, content in (("export", data), ("name", name.encode()), ("compared", compared)):
+    for kept, content in (("export", data), ("name", name.encode()), ("compared", dated)):
         pieces = range(0, len(content), spool.PIECE_BYTES)
         spool.keep(here.ledger(), here.home, place, kept, [content[at : at + spool.PIECE_BYTES] for at in pieces])
-    _note(here, person, found.batch, f"compared {found.batch} with {name}", compared)
+    _note(here, person, found.batch, f"compared {found.batch} with {name}")
+    _note_if_reconciled(here, found.batch, compared)
     return redirect(url_for("reconcile.page", batch=found.batch), 303)
 
 
@@ -100,7 +114,7 @@ def settle(batch: str) -> ResponseReturnValue:
     found = here.ledger().find(batch)
     data, name = _export(here, found.batch)
     seen = _kept(here, found.batch, "compared")
-    if seen is None or request.form.get("seen") != _mark(seen):
+    if seen is None or request.form.get("seen") != _mark(seen, _in_doubt(here, found.batch)):
         return _page(found, Refused(_CHANGED, NOT_NOW))
     reason = printable(" ".join(request.form.get("reason", "").split()))[:_WORDS_MAX]
     if not reason:
@@ -110,39 +124,47 @@ def settle(batch: str) -> ResponseReturnValue:
     shown = json.dumps(json.loads(seen)["found_doubts"])
     actor = json.dumps(dataclasses.asdict(person.actor()))
     try:
-        _made(here, "settle", data, found.batch, name, person.shown, reason, actor, shown)
+        settled = _made(here, "settle", data, found.batch, name, person.shown, reason, actor, shown)["settled"]
     except NotUsable as error:
         return _page(found, Refused(f"Nothing was settled: {error}", NOT_NOW))
+    said = ", ".join(f"{one['place']} {one['becomes']}" for one in settled) or "nothing, which was no longer in doubt,"
+    _note(here, person, found.batch, f"settled {said} by what {name} proves: {reason}")
     compared = _made(here, "compare", data, found.batch, name)
-    spool.keep(here.ledger(), here.home, spool.export_place(found.batch), "compared", [compared])
-    _note(here, person, found.batch, f"settled what {name} proves: {reason}", compared)
+    dated = json.dumps(compared | _signed(here, person) | {"settled": settled}).encode()
+    spool.keep(here.ledger(), here.home, spool.export_place(found.batch), "compared", [dated])
+    _note_if_reconciled(here, found.batch, compared)
     return redirect(url_for("reconcile.page", batch=found.batch), 303)
 
 
-def _note(here: Site, person: Person, batch: str, what: str, compared: bytes) -> None:
-    """Record what was done, and that a batch is reconciled once nothing differs and nothing is in doubt.
+def _signed(here: Site, person: Person) -> dict[str, Any]:
+    """Return who compared a batch, and when."""
+    return {"by": person.shown, "at": here.clock()}
+
+
+def _note(here: Site, person: Person, batch: str, what: str) -> None:
+    with here.store.write() as db:
+        here.store.note(db, person.name, file_of(here, batch), what, person.how)
+
+
+def _note_if_reconciled(here: Site, batch: str, compared: dict[str, Any]) -> None:
+    """Record that a batch is reconciled, once nothing differs and nothing is in doubt.
 
     It is not by a file that may be their own: that agrees in any case.
     """
-    file_id, found = file_of(here, batch), json.loads(compared)
-    with here.store.write() as db:
-        here.store.note(db, person.name, file_id, what, person.how)
-        if found["exit_code"] == 0 and not found["reconciliation"]["caution"]:
-            here.store.note(db, "batchpay", file_id, RECONCILED)
+    if compared["exit_code"] == 0 and not compared["reconciliation"]["caution"]:
+        with here.store.write() as db:
+            here.store.note(db, "batchpay", file_of(here, batch), RECONCILED)
 
 
-def _made(here: Site, kind: str, data: bytes, *arguments: str) -> bytes:
-    """Have a child read the export, and return its JSON."""
-    descriptor = papers.make(here, kind, *arguments, given=data)
-    try:
-        return b"".join(papers.in_blocks(descriptor))
-    finally:
-        os.close(descriptor)
+def _made(here: Site, kind: str, data: bytes, *arguments: str) -> dict[str, Any]:
+    """Have a child read the export, and return its answer."""
+    found: dict[str, Any] = papers.read_json(here, kind, *arguments, given=data)
+    return found
 
 
-def _mark(compared: bytes | None) -> str:
+def _mark(compared: bytes | None, doubts: Sequence[tuple[int, int]]) -> str:
     """Return a mark of what a page showed, so that nothing else is settled by its form."""
-    return hashlib.sha256(compared or b"").hexdigest()[:16]
+    return hashlib.sha256((compared or b"") + repr(doubts).encode()).hexdigest()[:16]
 
 
 def _kept(here: Site, batch: str, name: str) -> bytes | None:

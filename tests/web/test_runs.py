@@ -153,6 +153,41 @@ def test_an_export_is_compared_and_settles_what_it_proves(house: House) -> None:
     assert not place(house.site.home, f"batch-{batch}").exists(), "an export is removed in time"
 
 
+def test_what_an_export_settled_is_said_and_what_it_did_not(house: House) -> None:
+    """Each row with its outcome, and those in doubt that the export does not have; it said neither."""
+    house.answer = lambda reference: ACCEPTED if reference == "INV-A" else IN_DOUBT
+    batch = house.file(house.sent())["batch"]
+    path, settle_path = f"/batches/{batch}/reconcile", f"/batches/{batch}/settle"
+    partly = b"\n".join(line for line in export().split(b"\n") if not line.startswith(b"INV-B"))
+    house.post("maria", path, export=(io.BytesIO(partly), "export.csv"))
+    page = house.get("sam", path)
+    assert "1 payment in doubt is not in the export" in words_of(page)
+    assert "Settle 1 payment" in words_of(page)
+    seen = re.findall(r'name="seen" value="(\w+)"', page.get_data(as_text=True))
+    house.post("sam", settle_path, seen=seen, reason="in the export", password=True)
+    said = words_of(house.get("maria", path))
+    assert "Sam Reyes settled 1 payment by this export: line 4, Grace Quigley , 30.25: was refused" in said
+    assert "1 payment in doubt is not in the export" in said
+    trail = words_of(house.get("lee", "/audit"))
+    assert "settled line 4 declined by what export.csv proves: in the export" in trail
+
+
+def test_a_comparison_offers_nothing_that_was_settled_since(house: House) -> None:
+    """Two people: one settles by hand what the other's page offers, and "settled what it proves" stood for nothing."""
+    answered(house, "INV-C")
+    batch = house.file(house.sent())["batch"]
+    path = f"/batches/{batch}/reconcile"
+    house.post("maria", path, export=(io.BytesIO(export()), "export.csv"))
+    page = house.get("sam", path).get_data(as_text=True)
+    assert "Compared by Maria Lind on" in page
+    seen = re.findall(r'name="seen" value="(\w+)"', page)
+    settle(batch, [RowDecision(3, "accepted")], Yes(), house.site.settings, ANN)
+    form: Any = {"seen": seen, "reason": "in the export", "password": True}
+    answer = words_of(house.post("sam", f"/batches/{batch}/settle", 409, **form))
+    assert "or a payment in doubt was settled" in answer and "Settle 1 payment" not in answer
+    assert "settled what" not in words_of(house.get("lee", "/audit"))
+
+
 def test_a_batch_is_shown_as_the_file_that_it_was_sent_from(house: House) -> None:
     """The same content uploaded again under another name is checked, and takes nothing of the first one's place."""
     answered(house, "INV-C")
