@@ -38,6 +38,7 @@ _SAID = {
     413: "That is too large.",
     421: "This address is not known to batchpay (web --host).",
 }
+_UNCERTAIN = " What you did may have been recorded or not: check before you repeat it."
 
 
 class _Upload(Request):
@@ -153,7 +154,8 @@ def _stopped(error: BatchpayError) -> ResponseReturnValue:
 def _fault(error: Exception) -> ResponseReturnValue:
     """Show nothing of an error whose text may hold a row; its kind and place are logged."""
     log("page failed", reason=place_of(error), path=request.path)
-    return _say("Something went wrong on this page. Nothing was done.", 500)
+    is_look = request.method in ("GET", "HEAD")
+    return _say(f"Something went wrong on this page.{'' if is_look else _UNCERTAIN}", 500)
 
 
 def _say(sentence: str, code: int) -> ResponseReturnValue:

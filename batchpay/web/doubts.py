@@ -15,7 +15,7 @@ from typing import Any
 from flask import Blueprint, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from batchpay.errors import BatchHeld, LedgerNotUsable, NotUsable, WrongUse
+from batchpay.errors import BatchHeld, BatchpayError, LedgerNotUsable, NotUsable, WrongUse
 from batchpay.ledger.records import BatchSummary
 from batchpay.reconciliation.resolution import DECISIONS, Doubt, reason_with_notes
 from batchpay.reconciliation.resolution import rows_in_doubt as doubts_of_batch
@@ -95,6 +95,9 @@ def _page(wrong: Refused | None = None, about: str | None = None) -> ResponseRet
         shown_max=SHOWN_MAX,
         wrong=wrong,
         about=about,
+        given=request.form if wrong else {},
+        ticked=request.form.getlist("request") if wrong else None,
+        by_sheet=request.endpoint == "doubts.decide_by_sheet",
         choices=list(DECISIONS),
         place_of=lambda batch, doubt: place_of(place_word(batch.found.file), doubt.row, doubt.line),
     )
@@ -239,9 +242,11 @@ def second(batch: str) -> ResponseReturnValue:
     try:
         did = f"agreed that {', '.join(one['place'] for one in asked)} is sent again"
         _settle(here, batch, [RowDecision(one["row"], SEND_AGAIN) for one in asked], signed, person, did)
-    except (WrongUse, BatchHeld) as error:
+    except BatchpayError as error:
         with here.store.write() as db:  # it waits again, unless there was a new request meanwhile
             db.executemany("UPDATE OR IGNORE again SET state = 'asked' WHERE id = ?", [(one["id"],) for one in asked])
+        if not isinstance(error, WrongUse | BatchHeld):
+            raise
         return _page(Refused(f"{_sentence(error)} Nothing was done.", NOT_NOW), batch)
     return redirect(url_for("history.batch", batch=batch), 303)
 

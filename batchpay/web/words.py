@@ -60,6 +60,11 @@ def to_the_second(moment: str) -> str:
     return f"{local.day} {local:%b %Y, %H:%M:%S}"
 
 
+def zone(moment: str) -> str:
+    """Name this machine's zone at a time, CET: a portal may show another one."""
+    return datetime.fromisoformat(moment).astimezone().tzname() or ""
+
+
 def machine_time(moment: float | str | None) -> str:
     """Write a time for the attribute `datetime` of a <time>."""
     if moment is None:
@@ -98,6 +103,7 @@ FILTERS: dict[str, Any] = {
     "of": of,
     "when": when,
     "to_the_second": to_the_second,
+    "zone": zone,
     "machine_time": machine_time,
     "seal": seal,
     "rule": rule,

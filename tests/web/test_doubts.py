@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import re
+import sqlite3
 from contextlib import closing
 from typing import Any
 
 import openpyxl
 import pytest
 
+from batchpay.errors import LedgerNotUsable
 from batchpay.gateway.credentials import Credentials
 from batchpay.ledger.open import open_ledger
 from batchpay.outcome import Outcome
@@ -237,6 +239,62 @@ def test_one_who_refuses_and_one_who_agrees_are_not_both_heard(
         patched.setattr(doubts, "prove_again", meanwhile)
         house.post("daniel", second, 409, request=one, decision="agree")
     assert not house.events("resolved")
+
+
+def test_what_was_filled_in_is_kept_where_nothing_was_recorded(doubtful: tuple[House, str, str]) -> None:
+    """A mistyped password emptied the form of every row; and ticks that had been taken away stood there again.
+
+    What was filled in about an earlier attempt of a row is not carried over to a later one.
+    """
+    house, _, batch = doubtful
+    form: Any = {**said(house, 3, "accepted"), "reference-3": "GW-77", **said(house, 4, "send again")}
+    page = house.post("sam", f"/doubts/{batch}", 401, **form, reason="seen there", password="wrong").get_data(True)
+    assert 'value="accepted" selected' in page and 'value="send again" selected' in page
+    assert 'value="GW-77"' in page and 'value="seen there"' in page and "wrong" not in page
+    stale = {**form, "attempt-4": "1 2026-01-01T00:00:00Z"}
+    page = house.post("sam", f"/doubts/{batch}", 409, **stale, reason="seen there", password=True).get_data(True)
+    assert 'value="accepted" selected' in page and 'value="send again" selected' not in page
+    for row in (3, 4):
+        house.post("sam", f"/doubts/{batch}", **said(house, row, "send again"), reason="never came", password=True)
+    second, one = f"/doubts/{batch}/second", request_for(house, 3)
+    page = house.post("daniel", second, 401, request=one, decision="agree", password="wrong").get_data(True)
+    assert re.findall(r'name="request" value="([0-9]+)" checked', page) == [one]
+
+
+def test_a_request_survives_a_ledger_that_can_not_be_used(
+    doubtful: tuple[House, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Agreed to while the ledger was locked or its disk full: nothing was recorded, and the request was gone."""
+    house, _, batch = doubtful
+    house.post("sam", f"/doubts/{batch}", **said(house, 4, "send again"), reason="never came", password=True)
+    form: Any = {"request": request_for(house, 4), "decision": "agree", "password": True}
+
+    def fails(*_: object) -> None:
+        raise LedgerNotUsable("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(doubts, "settle", fails)
+        assert "the disk is full" in words_of(house.post("daniel", f"/doubts/{batch}/second", 503, **form))
+    assert "1 payment is to be sent again" in words_of(house.get("daniel", "/doubts"))
+    house.post("daniel", f"/doubts/{batch}/second", **form)
+
+
+def test_nobody_is_told_that_nothing_was_done_where_it_was(
+    doubtful: tuple[House, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger has the decision, and the page's own disk was full: it said that nothing was done."""
+    house, _, batch = doubtful
+
+    def fails(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    form = said(house, 3, "accepted")
+    monkeypatch.setitem(house.app.config, "PROPAGATE_EXCEPTIONS", False)
+    with monkeypatch.context() as patched:
+        patched.setattr(house.store, "note", fails)
+        page = words_of(house.post("sam", f"/doubts/{batch}", 500, **form, reason="seen", password=True))
+    assert len(house.events("resolved")) == 1
+    assert "may have been recorded or not" in page and "Nothing was done" not in page
 
 
 def test_what_others_wrote_is_text(house: House) -> None:
