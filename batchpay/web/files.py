@@ -102,6 +102,8 @@ class Left:
     held_back: int = 0
     is_unknown: bool = False
     """Whether the ledger does not know the batch that it was sent as."""
+    is_over: bool = False
+    """Whether a run has nothing to do any more, whoever did it: a run that stopped here may have ended elsewhere."""
 
 
 def left_of(here: Site, file: Row) -> Left:
@@ -113,7 +115,8 @@ def left_of(here: Site, file: Row) -> Left:
     except WrongUse:  # a different ledger by now
         return Left(is_unknown=True)
     held = found.held_back.rows
-    return Left(found.of(State.IN_DOUBT).rows, found.of(State.PENDING).rows - held, held)
+    doubts, waiting = found.of(State.IN_DOUBT).rows, found.of(State.PENDING).rows - held
+    return Left(doubts, waiting, held, is_over=not found.waiting)
 
 
 @blueprint.post("/files")

@@ -98,7 +98,12 @@ class RunStatus:
     @property
     def is_left(self) -> bool:
         """Whether a run has something to do: rows that wait, or that a dead run left in sending."""
-        return bool(self.waiting.rows or (self.summary and self.summary.of(State.SENDING).rows))
+        return bool(self.summary and self.summary.waiting)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the batch has nothing left for a run, whoever sent the rest: the command line may have."""
+        return self.summary is not None and not self.is_left
 
     @property
     def minutes_left(self) -> int | None:

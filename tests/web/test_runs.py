@@ -23,6 +23,7 @@ from batchpay.web.spool import KEPT_S, place
 from batchpay.web.sweep import sweep
 from batchpay.workflows.resolve import RowDecision, settle
 from batchpay.workflows.status import batch_status
+from tests.support.in_process import Caller
 from tests.web.house import ROWS, SAME_ORIGIN, WRONG, House, Yes, words_of
 from tests.workflows.desk import ACCEPTED, ANN, IN_DOUBT
 
@@ -237,6 +238,21 @@ def test_a_run_is_continued_with_what_its_page_showed(house: House) -> None:
     house.work()
     assert house.arrived == {"INV-A": 1, "INV-B": 1, "INV-C": 1}
     house.post("daniel", f"/files/{file_id}/resume", password=True)
+
+
+def test_a_run_that_the_command_line_ended_is_not_called_stopped(house: House, call: Caller) -> None:
+    """`batchpay resume` sent what waited: list and page said that it was stopped, and payments not sent."""
+    answered(house, "INV-A")  # a doubt before the first clear answer stops the run
+    file_id = house.sent()
+    batch, run = house.file(file_id)["batch"], f"/files/{file_id}/run"
+    assert "Stopped:" in words_of(house.get("maria", run))
+    house.answer = lambda reference: ACCEPTED
+    settle(batch, [RowDecision(1, "declined")], Yes(), house.site.settings, ANN)
+    call("resume", batch, "--json")
+    assert house.arrived.total() == 3
+    page = words_of(house.get("maria", run))
+    assert "Stopped:" not in page and "Finished. Every payment was answered." in page and "Sent : done" in page
+    assert "pay.csv finished" in words_of(house.get("maria", "/"))
 
 
 def test_history_is_taken_away_as_csv(house: House) -> None:
