@@ -53,7 +53,15 @@ def approvers_of(here: Site, file: Row) -> list[str]:
 def waiting_for(here: Site, person: Person) -> list[Row]:
     """Return the files that this person could approve or turn down now."""
     asked = here.store.all("SELECT * FROM file WHERE state = 'asked' ORDER BY asked_at")
-    return [file for file in asked if refused("approve", person, file, approvers_of(here, file)) is None]
+    return [file for file in asked if _may_not(here, person, file) is None]
+
+
+def _may_not(here: Site, person: Person, file: Row) -> Refused | None:
+    """Return why a person can't approve a request: by their role or identity, or above their limit."""
+    problem = refused("approve", person, file, approvers_of(here, file))
+    if problem is None and person.limit_cents is not None:
+        problem = over_limit(person, plan_view(here, file).plan.batch_cents)
+    return problem
 
 
 @blueprint.get("/to-approve")
@@ -65,7 +73,7 @@ def waiting() -> ResponseReturnValue:
     numbers = {file["id"] for file in mine}
     asked = here.store.all("SELECT * FROM file WHERE state = 'asked' ORDER BY asked_at")
     others = [file for file in asked if file["id"] not in numbers]
-    told = {file["id"]: refused("approve", person, file, approvers_of(here, file)) for file in others}
+    told = {file["id"]: _may_not(here, person, file) for file in others}
     return render_template(
         "to_approve.html",
         mine=[(file, facts_of(file)) for file in mine],

@@ -80,17 +80,21 @@ def home() -> ResponseReturnValue:
     """List files, the latest first."""
     here, asked = site(), request.args.get("show", "all")
     wanted = request.args.get("q", "").strip()[:100]
-    condition, values = _FILTERS.get(asked, "1"), []
-    if wanted:
-        condition += " AND (instr(lower(name), lower(?)) OR batch LIKE ? OR uploaded_by = ?)"
-        values = [wanted, re.sub("[^0-9A-Za-z-]", "", wanted) + "%", wanted.lower()]
-    found = here.store.all(
-        f"SELECT * FROM file WHERE {condition} AND state != 'replaced' ORDER BY uploaded_at DESC LIMIT ?",  # noqa: S608
-        *values,
-        LISTED,
-    )
+    condition, names = _FILTERS.get(asked, "1"), people_by_name(here)
+    columns = "SELECT id, name, batch, uploaded_by FROM file"
+    listed = here.store.all(f"{columns} WHERE {condition} AND state != 'replaced' ORDER BY uploaded_at DESC")
+    matching = [file["id"] for file in listed if _is_found(file, names, wanted.casefold())]
+    found = [file for file_id in matching[:LISTED] if (file := here.store.file(file_id)) is not None]
     rows = [(file, totals_of(file), left_of(here, file)) for file in found]
-    return render_template("home.html", rows=rows, shown=asked, wanted=wanted, names=people_by_name(here))
+    left = max(0, len(matching) - LISTED)
+    return render_template("home.html", rows=rows, left=left, shown=asked, wanted=wanted, names=names)
+
+
+def _is_found(file: Row, names: dict[str, str], wanted: str) -> bool:
+    """Return whether a file is what is looked for: part of its name of its person's, or how its batch begins."""
+    by = file["uploaded_by"]
+    texts = (file["name"], names.get(by, by), by)
+    return any(wanted in text.casefold() for text in texts) or (file["batch"] or "").startswith(wanted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,10 @@ def test_a_limit_holds_for_the_whole_batch(house: House) -> None:
     house.add("high", "Hi High", "approve", limit_cents=60_75)
     file_id = house.ask()
     assert "above your limit of 60.74" in words_of(house.get("low", f"/files/{file_id}/approve"))
+    waiting = words_of(house.get("low", "/to-approve"))
+    assert "Waiting for others 1" in waiting and "above your limit of 60.74" in waiting
+    assert "waiting for you" not in waiting, "the number at the top of every page is of what this person can approve"
+    assert "Waiting for you 1" in words_of(house.get("high", "/to-approve"))
     house.approve(file_id, by="low", code=403)
     house.approve(file_id, by="high")
 

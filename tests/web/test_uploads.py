@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +184,20 @@ def test_no_temporary_file_sees_an_upload(house: House) -> None:
     with house.app.test_request_context("/files", method="POST", data=body, content_type=kind):
         given = request.files["file"].stream
     assert isinstance(given, io.BytesIO)
+
+
+def test_files_are_found_by_what_the_list_shows_of_them(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the person's name as it stands there, in any letters; those that the list has no room for are counted."""
+    house.upload(name="Zürich.csv")
+    batch = house.file(house.sent(ROWS[0]))["batch"]
+
+    def found(wanted: str) -> list[str]:
+        page = house.as_("lee").get("/", query_string={"q": wanted}).get_data(as_text=True)
+        return re.findall(r"<bdi>([^<]*)</bdi></a></th>", page)
+
+    assert found("maria LIND") == found("maria") == ["pay.csv", "Zürich.csv"]
+    assert found("ZÜRICH") == ["Zürich.csv"]
+    assert found(batch[:6]) == ["pay.csv"]
+    assert found("張") == [], "every file that was sent was found by a name without a Latin letter"
+    monkeypatch.setattr(files, "LISTED", 1)
+    assert "and 1 older, which the search finds." in words_of(house.get("lee", "/"))
