@@ -268,3 +268,35 @@ def test_what_is_cut_short_says_so_and_can_be_read(office: Office) -> None:
     for _ in range(3):
         maria.keyboard.press("n")
     expect(maria.locator("td.why.here")).to_contain_text("is the same bill as line 3")
+
+
+def test_an_upload_says_what_stops_it(office: Office) -> None:
+    """Of two files that were dropped the second was lost without a word; a full disk was called a lost connection.
+
+    A file that was saved again while it was read was tried for ever, as if the connection were lost.
+    """
+    maria = office.sign_in("maria")
+    alert, progress = maria.get_by_role("alert"), maria.locator(".going output")
+    maria.evaluate("""() => {
+      const data = new DataTransfer();
+      for (const name of ["one.csv", "two.csv"]) data.items.add(new File(["x"], name));
+      dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+    }""")
+    expect(alert).to_have_text("One file at a time. Nothing was uploaded.")
+    file: Any = {"name": "full.csv", "mimeType": "text/csv", "buffer": csv_of({})}
+    answers = [
+        (503, "the upload can't be kept: No space left on device"),
+        (401, "You are signed out. Please sign in first."),
+    ]
+    maria.route(
+        "**/pieces/0", lambda route: route.fulfill(status=answers[0][0], body=answers[0][1], content_type="text/plain")
+    )
+    maria.get_by_label("choose a file").set_input_files(file)
+    expect(progress).to_have_text("the upload can't be kept: No space left on device. Trying again.")
+    del answers[0]
+    expect(alert).to_have_text("You are signed out. Please sign in first.")
+    maria.evaluate(
+        "() => { Blob.prototype.arrayBuffer = () => Promise.reject(new DOMException('', 'NotReadableError')); }"
+    )
+    maria.get_by_label("choose a file").set_input_files(file)
+    expect(alert).to_contain_text("was changed or moved while it was read")

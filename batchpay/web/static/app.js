@@ -13,40 +13,54 @@ function uploads(drop) {
   const megabytes = bytes => (bytes / 1e6).toFixed(1);
   const fail = sentence => { busy = false; told.textContent = sentence; told.hidden = false; going.hidden = true; picked.value = ""; };
   const wait = ms => new Promise(done => setTimeout(done, ms));
+  const headers = { Accept: "application/json" };
+  /* What the server says of a refusal, in its own words; nothing of what stands between it and the browser. */
+  const said = async answer => answer.headers.get("Content-Type")?.startsWith("text/plain") ? (await answer.text()).replace(/\.?$/, ".") : "";
   const send = async (url, body) => {
     for (let pause = 400; ; pause = Math.min(2 * pause, 15000)) {
+      let why = "";
       try {
-        const answer = await fetch(url, { method: "PUT", body });
+        const answer = await fetch(url, { method: "PUT", body, headers });
         if (answer.ok) return (await answer.json()).next;
-        if (answer.status < 500) throw new RangeError(String(answer.status));
+        why = await said(answer);
+        if (answer.status < 500) throw new RangeError(why);
       } catch (error) { if (error instanceof RangeError) throw error; }
-      say.textContent = "The connection was lost. Trying again.";
+      say.textContent = `${why || "The connection was lost."} Trying again.`;
       await wait(pause);
     }
   };
   const upload = async file => {
+    if (busy) { told.textContent = "One file at a time: this one is not uploaded yet."; told.hidden = false; }
     if (busy || !file) return;
     busy = true; told.hidden = true; going.hidden = false; bar.value = 0; say.textContent = file.name;
     const about = new URLSearchParams({ name: file.name, size: file.size });
     for (const name of ["before", "expect_rows", "expect_total"]) if (form.elements[name]?.value) about.set(name, form.elements[name].value);
     try {
-      const begun = await fetch(drop.dataset.to, { method: "POST", body: about, headers: { Accept: "application/json" } });
+      const begun = await fetch(drop.dataset.to, { method: "POST", body: about, headers });
       if (begun.status === 400) { const { error } = await begun.json(); return fail(`The file was not accepted: ${error}.`); }
-      if (!begun.ok) return fail(begun.status === 401 ? "You are signed out. Sign in again." : "The file could not be accepted. Nothing was kept.");
+      if (!begun.ok) return fail(await said(begun) || "The file could not be accepted. Nothing was kept.");
       const { id, piece, to } = await begun.json();
       for (let number = 0; number * piece < file.size;) {
-        number = await send(`${drop.dataset.to}/${id}/pieces/${number}`, file.slice(number * piece, (number + 1) * piece));
+        const content = await file.slice(number * piece, (number + 1) * piece).arrayBuffer();
+        number = await send(`${drop.dataset.to}/${id}/pieces/${number}`, content);
         bar.value = Math.min(1, number * piece / file.size);
         say.textContent = `${file.name}: ${megabytes(Math.min(file.size, number * piece))} of ${megabytes(file.size)} MB`;
       }
       location.assign(to);
-    } catch { fail("The upload failed. Nothing was sent; try again."); }
+    } catch (error) {
+      if (error instanceof DOMException) fail("The file was changed or moved while it was read. Nothing was sent; choose it again.");
+      else fail(error instanceof RangeError && error.message || "The upload failed. Nothing was sent; try again.");
+    }
   };
   picked.addEventListener("change", () => upload(picked.files[0]));
   form.addEventListener("submit", event => { event.preventDefault(); upload(picked.files[0]); });
   for (const kind of ["dragenter", "dragover"]) addEventListener(kind, event => { event.preventDefault(); drop.classList.add("over"); });
   addEventListener("dragleave", event => { if (!event.relatedTarget) drop.classList.remove("over"); });
-  addEventListener("drop", event => { event.preventDefault(); drop.classList.remove("over"); upload(event.dataTransfer.files[0]); });
+  addEventListener("drop", event => { event.preventDefault(); drop.classList.remove("over");
+    const { files } = event.dataTransfer;
+    if (files.length > 1 && !busy) fail("One file at a time. Nothing was uploaded.");
+    else upload(files[0]);
+  });
 }
 
 /* The sheet: a hundred rows at a time, fetched when they are near and dropped when they are far. */
