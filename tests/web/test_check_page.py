@@ -198,6 +198,30 @@ def test_certain_corrections_are_made_when_a_person_says_so(house: House) -> Non
     assert json.loads(house.file(file_id)["totals"])["rejected"] == 2
 
 
+def test_what_is_sent_differently_from_the_file_is_seen_where_nothing_is_left_to_correct(house: House) -> None:
+    """The page promises that the approver sees it: with the last wrong row it was gone, nor could it be undone."""
+    wrong = ({**WRONG, "amount": "1,250.00"}, {**WRONG, "paymentId": " X", "amount": "7.00"})
+    file_id = send(house, csv_of(*ROWS, *wrong))
+    house.post("maria", f"/files/{file_id}/check", corrections="chosen", accept="amount.format", normalize="yes")
+    house.work()
+    said = "2 cells are sent differently from the file. As suggested: amount: format 1. Repaired: paymentId 1."
+    page = words_of(house.get("maria", f"/files/{file_id}/check"))
+    assert said in page and "Let batchpay correct what is certain" in page and "Rows to correct" not in page
+    house.post("maria", f"/files/{file_id}/ask")
+    assert said in words_of(house.get("daniel", f"/files/{file_id}/approve"))
+
+
+def test_payments_that_a_new_version_lacks_are_loud(house: House) -> None:
+    """The downloaded rows to correct, uploaded as the corrected version: all that were right would not be paid."""
+    first = send(house, csv_of(*ROWS, {**WRONG, "amount": "1,250.00"}))
+    assert "It replaces this one: upload all rows" in words_of(house.get("maria", f"/files/{first}/check"))
+    corrected = house.get("maria", f"/files/{first}/marked").data.replace(b'"1,250.00"', b"1250.00")
+    second = send(house, corrected, before=first)
+    house.post("maria", f"/files/{second}/ask")
+    page = words_of(house.get("daniel", f"/files/{second}/approve"))
+    assert "3 payments of the previous version are not in this one and would not be paid by it." in page
+
+
 def test_whoever_chooses_how_a_file_is_read_does_not_approve_it(house: House) -> None:
     """Pia may prepare and approve: having had Maria's file corrected she made it what it is. A plain look again not."""
     mine, other = house.upload(*ROWS, {**WRONG, "amount": "1,250.00"}), house.upload(ROWS[0], name="other.csv")
