@@ -160,13 +160,15 @@ def _open_file(path: Path) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags, 0o600)
+        status = os.fstat(descriptor)
+        is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+        if is_own:
+            os.fchmod(descriptor, 0o600)
     except OSError as error:
         raise NotUsable(f"log file {path} can't be opened: {error.strerror}") from None
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+    if not is_own:
         os.close(descriptor)
         raise NotUsable(f"log file {path} is not a regular file of this user")
-    os.fchmod(descriptor, 0o600)
     return descriptor
 
 

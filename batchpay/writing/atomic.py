@@ -47,8 +47,9 @@ class PendingFile:
             descriptor = os.open(self._temporary, flags, 0o600)
         except OSError as error:
             raise self._not_usable(error) from None
-        os.fchmod(descriptor, 0o600)
         self.file: BinaryIO = os.fdopen(descriptor, "w+b")
+        with self.abandoned_on_error():
+            os.fchmod(descriptor, 0o600)
 
     @contextmanager
     def abandoned_on_error(self) -> Iterator[None]:
@@ -71,10 +72,10 @@ class PendingFile:
             self._sync()
             self.file.close()
             self._temporary.replace(self.target)
+            sync_directory(self.target.parent)
         except OSError as error:
             self.abandon()
             raise self._not_usable(error) from None
-        sync_directory(self.target.parent)
 
     def commit_new(self) -> bool:
         """Put the file in its place only if that is free; return False where it no longer is."""
@@ -87,7 +88,10 @@ class PendingFile:
             self.commit()
             return True
         self.abandon()  # the temporary name alone
-        sync_directory(self.target.parent)
+        try:
+            sync_directory(self.target.parent)
+        except OSError as error:
+            raise self._not_usable(error) from None
         return True
 
     def is_same_or_empty(self) -> bool:
@@ -123,10 +127,11 @@ class PendingFile:
         return NotUsable(f"{self.target} can't be written: {error.strerror or type(error).__name__}")
 
     def abandon(self) -> None:
-        """Remove the temporary file; the file that it would have replaced stays."""
+        """Remove the temporary file, as far as the disk allows; the file that it would have replaced stays."""
         with contextlib.suppress(OSError):  # a full disk: the content is discarded anyway
             self.file.close()
-        self._temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._temporary.unlink()
 
 
 def check_no_device(path: Path) -> None:

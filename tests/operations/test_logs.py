@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import stat
@@ -108,8 +109,8 @@ def test_an_exception_shows_nothing_of_itself(tmp_path: Path) -> None:
     assert path.read_text().count("\n") == 1
 
 
-def test_the_file_is_ours_alone_and_grows(tmp_path: Path) -> None:
-    """Opened with mode 0600, appended to, never through a link, never anything but a file."""
+def test_the_file_is_ours_alone_and_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opened with mode 0600, appended to, never through a link, never anything but a file; else it is said in words."""
     path = tmp_path / "log"
     for _ in range(2):
         with logging_to(path):
@@ -120,6 +121,13 @@ def test_the_file_is_ours_alone_and_grows(tmp_path: Path) -> None:
     for bad in (tmp_path / "link", tmp_path, tmp_path / "none" / "log", Path("/dev/null")):
         with pytest.raises(NotUsable, match="log file"):
             open_log(path=bad, as_json=True)
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr("os.fchmod", fail)
+    with pytest.raises(NotUsable, match=r"log file .* can't be opened: Operation not permitted"):
+        open_log(path=path, as_json=True)
 
 
 def test_a_log_that_is_rotated_continues_in_a_new_file(tmp_path: Path) -> None:

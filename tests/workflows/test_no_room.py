@@ -1,12 +1,15 @@
-"""The disk that holds the check's temporary files is full: this is said in words, and nothing is registered or sent."""
+"""A disk is full, or fails: this is said in words, and what was sent is not said to be unknown."""
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from batchpay.errors import NotUsable
+from batchpay.workflows.run import RunRequest
 from tests.workflows.desk import Desk
 
 
@@ -22,3 +25,24 @@ def test_a_check_without_room_ends_with_what_is_missing(desk: Desk, monkeypatch:
             desk.submit(path)
     assert (desk.events("registered"), desk.arrived) == ([], {})
     assert desk.submit(path).exit_code == 3
+
+
+def test_a_folder_that_fails_once_the_results_are_in_it_is_no_internal_error(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The payments were made, and the call ended with 1 and without its summary: the folder could not be synced."""
+    path, folder, real = desk.file("may.csv", {"invoiceNumber": "A-1", "amount": "10.00"}), tmp_path / "out", os.fsync
+    folder.mkdir()
+    run = RunRequest(results=folder / "may.results.csv")
+
+    def fsync(descriptor: int) -> None:
+        if os.path.samestat(os.fstat(descriptor), folder.stat()):
+            raise OSError(errno.EIO, "Input/output error")
+        real(descriptor)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fsync)
+        told = desk.submit(path, run=run)
+    assert (told.exit_code, desk.arrived) == (6, {"A-1": 1})
+    assert "may.results.csv can't be written: Input/output error" in (told.stopped or "")
+    assert desk.submit(path, run=run).exit_code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import os
 import random
 import stat
@@ -21,10 +22,10 @@ from batchpay.intake.source import Source, open_source
 from batchpay.intake.template import write_blank
 from batchpay.schemas.columns import COLUMNS, REQUIRED
 from batchpay.validation.rejects import open_rejects
-from batchpay.writing.atomic import atomic_writer
+from batchpay.writing.atomic import PendingFile, atomic_writer
 from batchpay.writing.columns import columns
 from batchpay.writing.frames import write_frames
-from batchpay.writing.place import anything
+from batchpay.writing.place import anything, place
 from batchpay.writing.table import write_table
 from batchpay.writing.xlsx_parts import column_letters
 from tests.support.payment_files import HEADER, csv_text, line, read, rejected, workbook, write
@@ -91,6 +92,31 @@ def test_atomic_where_nothing_can_be_written(tmp_path: Path) -> None:
     """A directory that is not there is one clear line."""
     with pytest.raises(NotUsable, match="can't be written"), atomic_writer(tmp_path / "no" / "out.csv"):
         pass
+
+
+def test_a_disk_without_modes_is_said_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A memory stick's: it was an internal error, and an empty part was left behind."""
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchmod", fail)
+    with pytest.raises(NotUsable, match=r"out\.csv can't be written: Operation not permitted"):
+        PendingFile(tmp_path / "out.csv")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_part_that_can_not_be_removed_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file itself is in its place: results that were written ended the call as an internal error."""
+
+    def fail(_: object, *, missing_ok: bool = False) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Path, "unlink", fail)
+    pending = PendingFile(tmp_path / "out.csv")
+    pending.file.write(b"one")
+    assert place(pending, anything) == tmp_path / "out.csv"
+    assert (tmp_path / "out.csv").read_bytes() == b"one"
 
 
 def test_a_device_stays_one(tmp_path: Path) -> None:
