@@ -285,6 +285,9 @@ class Ledger(Protocol):
     def last_event_at(self, batch: str) -> datetime:
         """Return when anything was last recorded for a batch: a run, a release, a person's decision."""
 
+    def last_progress_at(self, batch: str) -> datetime:
+        """Return when a batch last came further: the gateway answered a row, or somebody registered or decided."""
+
     def rows(self, batch: str, states: Sequence[State] | None = None) -> Iterator[LedgerRow]:
         """Yield the rows that passed the rules, in file order, in constant memory."""
 
@@ -359,9 +362,6 @@ class Ledger(Protocol):
 
     def note_backup(self, who: str, name: str) -> None:
         """Record that a copy was made, and its file's name, for whoever checks when the last one was."""
-
-    def copies(self) -> list[str]:
-        """Return the names of the files that were recorded as copies of this ledger, the oldest first."""
 
     def note_person(self, who: str, what: str) -> None:
         """Record a change of the people who may sign in to the page: who made it, and what it was."""

@@ -25,11 +25,11 @@ class Statements(Protocol):
     LATEST_EVENT: str
     LAST_OF_KINDS: str
     LAST_EVENT_OF_BATCH: str
+    LAST_PROGRESS_OF_BATCH: str
     PURGED_AT: str
     PLANS_USED: str
     LET_THROUGH: str
     RUNS_STARTED: str
-    COPIES: str
     BATCHES: str
     BATCHES_OF_DIGEST: str
     LATEST_BATCH: str

@@ -104,6 +104,12 @@ def last_event_at(store: Store, batch: int) -> datetime:
         return to_datetime(view.execute(store.statements.LAST_EVENT_OF_BATCH, (batch,)).fetchone()[0])
 
 
+def last_progress_at(store: Store, batch: int) -> datetime:
+    """See contract.Ledger."""
+    with store.reading() as view:
+        return to_datetime(view.execute(store.statements.LAST_PROGRESS_OF_BATCH, (batch,)).fetchone()[0])
+
+
 def rows(found: Iterable[RowColumns]) -> Iterator[LedgerRow]:
     """Yield one by one rows that were read by column."""
     for columns in found:

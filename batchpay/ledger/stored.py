@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -113,6 +112,9 @@ class StoredLedger(ABC, Generic[_Store]):
     def last_event_at(self, batch: str) -> datetime:
         return reading.last_event_at(self.store, self._batch(batch))
 
+    def last_progress_at(self, batch: str) -> datetime:
+        return reading.last_progress_at(self.store, self._batch(batch))
+
     @abstractmethod
     def row_columns(self, batch: str, states: Sequence[State] | None = None) -> Iterator[RowColumns]:
         """See contract.Ledger."""
@@ -164,12 +166,6 @@ class StoredLedger(ABC, Generic[_Store]):
     def note_backup(self, who: str, name: str) -> None:
         with self.store.transaction() as transaction:
             transaction.event(BACKED_UP, None, who, None, {"file": name})
-
-    def copies(self) -> list[str]:
-        with self.store.reading() as view:
-            return [
-                json.loads(detail)["file"] for (detail,) in view.execute(self.store.statements.COPIES, (BACKED_UP,))
-            ]
 
     def note_person(self, who: str, what: str) -> None:
         with self.store.transaction() as transaction:

@@ -87,7 +87,7 @@ def read_ledger_state(ledger: Ledger, environment: Environment) -> LedgerState:
             since = _oldest_doubt(ledger, batch, doubts.abandoned)
             in_doubt.append(OpenBatch(batch.batch, batch.file, doubts.apart, since))
         if batch.by_state[State.PENDING].rows:
-            since = batch.finished_at or batch.started_at or batch.registered_at
+            since = ledger.last_progress_at(batch.batch)
             waiting.append(OpenBatch(batch.batch, batch.file, batch.apart[State.PENDING], since, batch.stopped))
     in_doubt.sort(key=lambda one: one.since)
     waiting.sort(key=lambda one: one.since)

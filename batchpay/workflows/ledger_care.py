@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from contextlib import closing
@@ -14,7 +15,7 @@ from batchpay.errors import LedgerNotUsable, WrongUse
 from batchpay.ledger import open as door
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.paths import LedgerPaths
-from batchpay.ledger.records import AcceptedWitness, LostWindow
+from batchpay.ledger.records import BACKED_UP, AcceptedWitness, LostWindow
 from batchpay.payment import Actor
 from batchpay.settings import LedgerSettings
 from batchpay.writing.place import numbered
@@ -119,7 +120,7 @@ def back_up(
         problem = str(error)
     if folder is not None and keep is not None and problem is None:
         with closing(door.open_ledger(settings, read_only=True)) as ledger:
-            recorded = ledger.copies()
+            recorded = [json.loads(event.detail)["file"] for event in ledger.events() if event.kind == BACKED_UP]
         there = {copy.string for copy in _copies_in(folder)}
         for older in [name for name in recorded if name in there][:-keep]:
             (folder / older).unlink(missing_ok=True)

@@ -153,6 +153,11 @@ def test_alerts_fire_and_resolve(call: Caller, inbox: Path, url: str, tmp_path: 
     waiting = night(call, inbox)
     assert fired(waiting) == set()
     assert fired(waiting, 7 * HOUR_S) == {"PaymentsWaiting"}
+    since = [value for name, _, value in waiting if name == "batchpay_oldest_waiting_timestamp_seconds"]
+    later = night(call, inbox)
+    assert [value for name, _, value in later if name == "batchpay_oldest_waiting_timestamp_seconds"] == since, (
+        "with a call each half hour that sends nothing, the alert never fired"
+    )
     control(url, "POST", "faults", [])
     assert fired(night(call, inbox), 7 * HOUR_S) == set()
 

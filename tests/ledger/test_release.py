@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
+from batchpay.outcome import Outcome
 from batchpay.payment import State, Totals
 from tests.ledger.batches import ACCEPTED, NOT_SENT, columns, new_batch, register, rejected, release, states
 
@@ -81,15 +83,21 @@ def test_what_a_run_held_back_stands_beside_its_end(ledger: Ledger) -> None:
     assert ledger.last_event_at(name) == [event.at for event in ledger.events(name)][-1]
 
 
-def test_a_row_that_was_refused_with_proof_may_still_be_rejected(ledger: Ledger) -> None:
-    """The gateway was busy and took nothing; then it says that there is no such account. No byte was applied."""
-    name = register(ledger, columns(ledger, [1, 2]))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
-        run.commit([1], [])
-        run.commit([], [(1, NOT_SENT)])
-        run.reject([1], "gatewayId.unknown")
-        run.finish(None)
-    found = ledger.find(name)
-    assert [found.by_state[state].rows for state in (State.REJECTED, State.PENDING)] == [1, 1]
-    assert ledger.check() == []
+def test_a_run_that_settled_nothing_is_no_progress(ledger: Ledger) -> None:
+    """A batch that each half hour's run could not send had waited for half an hour, on the tenth day as well."""
+    name = register(ledger, columns(ledger, [1, 2, 3]))
+
+    def ran(outcome: Outcome | None = None) -> datetime:
+        with ledger.lock(ledger.find(name).digest):
+            run = ledger.start(name, "ada")
+            if outcome is not None:
+                run.commit([1], [])
+                run.commit([], [(1, outcome)])
+            run.finish("no connection")
+        return ledger.last_progress_at(name)
+
+    (registered,) = [event.at for event in ledger.events(name) if event.kind == "registered"]
+    assert [ran(), ran(NOT_SENT)] == [registered, registered]
+    accepted = ran(ACCEPTED)
+    assert accepted == next(ledger.rows(name, [State.ACCEPTED])).finished_at
+    assert ran() == accepted

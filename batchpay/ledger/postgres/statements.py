@@ -88,16 +88,12 @@ LAST_OF_OWN_CHAIN = (
     f"SELECT {_EVENT} FROM (SELECT * FROM batchpay.event WHERE chain = 0 ORDER BY number DESC LIMIT %s) AS latest"
     " ORDER BY number"
 )
-NAMED_EVENTS = (
+_NAMED_EVENT = (
     "SELECT e.seq, e.at, b.name, e.kind, e.who, e.why, e.detail FROM batchpay.event e"
     " LEFT JOIN batchpay.batch b ON b.id = e.batch"
-    " WHERE %(batch)s::int IS NULL OR e.batch = %(batch)s ORDER BY e.seq"
 )
-LATEST_EVENT = (
-    "SELECT e.seq, e.at, b.name, e.kind, e.who, e.why, e.detail FROM batchpay.event e"
-    " LEFT JOIN batchpay.batch b ON b.id = e.batch"
-    " WHERE e.kind = %s AND e.kind <> 'progress' ORDER BY e.seq DESC LIMIT 1"
-)
+NAMED_EVENTS = f"{_NAMED_EVENT} WHERE %(batch)s::int IS NULL OR e.batch = %(batch)s ORDER BY e.seq"
+LATEST_EVENT = f"{_NAMED_EVENT} WHERE e.kind = %s AND e.kind <> 'progress' ORDER BY e.seq DESC LIMIT 1"
 OF_MACHINES = "SELECT kind, detail FROM batchpay.event WHERE kind = ANY(%s::text[]) AND kind <> 'progress' ORDER BY seq"
 MAC_OF_EVENT = "SELECT mac FROM batchpay.event WHERE seq = %s"
 MAC_OF_NUMBER = "SELECT mac FROM batchpay.event WHERE chain = 0 AND number = %s"
@@ -106,6 +102,11 @@ LAST_OF_KINDS = (
     "SELECT kind, detail FROM batchpay.event WHERE kind IN (%s, %s) AND kind <> 'progress' ORDER BY seq DESC LIMIT 1"
 )
 LAST_EVENT_OF_BATCH = "SELECT max(at) FROM batchpay.event WHERE batch = %s AND kind <> 'progress'"
+LAST_PROGRESS_OF_BATCH = (
+    "SELECT greatest((SELECT max(e.at) FROM batchpay.event e WHERE e.batch = asked.batch AND e.kind <> 'progress'"
+    " AND e.kind NOT IN ('started', 'finished', 'gateway moved')), (SELECT max(a.finished_at) FROM batchpay.attempt a"
+    f" WHERE a.batch = asked.batch AND a.state <> {PENDING})) FROM (SELECT %s::int AS batch) AS asked"
+)
 REGISTRATION = "SELECT number FROM batchpay.event WHERE kind = 'registered' AND kind <> 'progress' AND batch = %s"
 PLANS_USED = (
     "SELECT b.name, e.detail FROM batchpay.event e JOIN batchpay.batch b ON b.id = e.batch"
@@ -116,7 +117,6 @@ LET_THROUGH = (
     " ORDER BY seq"
 )
 RUNS_STARTED = "SELECT detail FROM batchpay.event WHERE kind = 'started' AND kind <> 'progress' AND batch = %s"
-COPIES = "SELECT detail FROM batchpay.event WHERE kind = %s AND kind <> 'progress' ORDER BY seq"
 
 # Batches and runs
 

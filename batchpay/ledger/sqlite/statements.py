@@ -50,6 +50,11 @@ LAST_OF_KINDS = (
     "SELECT kind, detail FROM event WHERE kind IN (?, ?) AND kind <> 'progress' ORDER BY number DESC LIMIT 1"
 )
 LAST_EVENT_OF_BATCH = "SELECT max(at) FROM event WHERE batch = ? AND kind <> 'progress'"
+LAST_PROGRESS_OF_BATCH = (
+    "SELECT max(at) FROM (SELECT at FROM event WHERE batch = ?1 AND kind <> 'progress'"
+    " AND kind NOT IN ('started', 'finished', 'gateway moved') UNION ALL SELECT finished_at FROM attempt"
+    f" WHERE id >= ?1 << 32 AND id < ?1 + 1 << 32 AND state <> {PENDING})"
+)
 _IS_DEED = (
     "kind <> 'progress' AND kind NOT IN ('gateway moved', 'purged')"
     # Start and end of a run that had nothing to do are adjacent: a file that is submitted each night still grows stale.
@@ -79,7 +84,6 @@ LET_THROUGH = (
     "SELECT kind, detail FROM event WHERE batch = ? AND kind IN (?, ?, ?) AND kind <> 'progress' ORDER BY number"
 )
 RUNS_STARTED = "SELECT detail FROM event WHERE kind = 'started' AND kind <> 'progress' AND batch = ?"
-COPIES = "SELECT detail FROM event WHERE kind = ? AND kind <> 'progress' ORDER BY number"
 
 # Batches and runs
 
