@@ -91,6 +91,8 @@ def _read_sidecar(path: str) -> ControlTotals:
         if key not in ("rows", "total"):
             raise FileRefused(f"{path}: {column_name(key)} is unknown; use rows and total")
     rows, total = table.get("rows"), table.get("total")
+    if rows is None and total is None:  # cut off as well, by the same full disk
+        raise FileRefused(f"{path} states neither rows nor total, so nothing can be compared; write rows = N into it")
     if rows is not None and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 0):
         raise FileRefused(f"{path}: rows must be a whole number")
     if total is not None and not isinstance(total, str):

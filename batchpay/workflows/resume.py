@@ -52,11 +52,11 @@ def resume(
         summary = summary_of_batch(finished)
         add_in_doubt_elsewhere(summary, ledger, finished)
         if reference is None:
-            summary.notes += _others_waiting(ledger, finished)
+            summary.notes += _others_waiting(ledger, finished, settings.policy.stale_days)
     return summary
 
 
-def _others_waiting(ledger: Ledger, latest: BatchSummary) -> list[str]:
+def _others_waiting(ledger: Ledger, latest: BatchSummary, stale_days: int) -> list[str]:
     """Name the other batches with rows to send: whoever names none may mean the one that stopped, not the latest."""
     waiting = [
         batch
@@ -67,6 +67,7 @@ def _others_waiting(ledger: Ledger, latest: BatchSummary) -> list[str]:
     return [
         f"batch {batch.batch} of {batch.file} has {row_count(batch.by_state[State.PENDING].rows)} to be sent as well, "
         f"{totals_apart([batch.apart[State.PENDING]])}: batchpay resume {batch.batch}"
+        f"{' --stale --reason TEXT' if is_stale(ledger, batch.batch, stale_days) else ''}"
         for batch in waiting[:_OTHERS_NAMED]
     ]
 

@@ -141,9 +141,11 @@ def test_totals_from_options_and_sidecar(tmp_path: Path) -> None:
         stated_totals(path, 3)
 
 
-@pytest.mark.parametrize("text", ["row = 2", "rows = -1", "rows = true", "total = 25.0", 'total = "x"', "rows ="])
+@pytest.mark.parametrize(
+    "text", ["row = 2", "rows = -1", "rows = true", "total = 25.0", 'total = "x"', "rows =", "", "# rows = 2\n"]
+)
 def test_broken_sidecars(tmp_path: Path, text: str) -> None:
-    """A control file that states nothing clear is refused."""
+    """A control file that states nothing clear is refused: cut off, it let a file pass that was cut off with it."""
     path = write(tmp_path, csv_text(1))
     write(tmp_path, text, "payments.csv.control.toml")
     with pytest.raises(FileRefused, match=r"control\.toml"):

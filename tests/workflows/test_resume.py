@@ -49,6 +49,9 @@ def test_who_names_no_batch_is_told_of_the_others_that_wait(desk: Desk, monkeypa
     assert told in desk.resume().notes
     assert not any(stopped in note for note in desk.resume(latest.batch).notes)
     desk.settings = replace(desk.settings, policy=replace(desk.settings.policy, stale_days=0))
+    assert f"{told} --stale --reason TEXT" in desk.resume(stale_reason="the latest").notes, (
+        "as advised, it ended with 2"
+    )
     with pytest.raises(WrongUse, match=f"still to be paid: batchpay resume {stopped} --stale"):
         desk.resume(stopped)
     assert not desk.resume(stopped, stale_reason="the suppliers still wait").notes
