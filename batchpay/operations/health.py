@@ -17,7 +17,7 @@ from typing import Any
 from batchpay.errors import NotUsable
 from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.records import OldBatch
-from batchpay.operations.inbox import waiting_files
+from batchpay.operations.inbox import is_named_as_ours, waiting_files
 from batchpay.operations.last_call import LastCall
 from batchpay.operations.ledger_state import LedgerState, OpenBatch
 from batchpay.payment import State, Totals
@@ -153,7 +153,10 @@ def inbox(folder: Path, inbox_age: timedelta, now: datetime) -> Finding:
         return Finding("inbox", f"{_files_wait(files)} in the inbox", 0, details)
     age_s = ages_s[old[0]]
     since = f" for {_age(timedelta(seconds=age_s))}" if age_s >= 0 else f", dated {_AHEAD}: touch it"
-    return Finding("inbox", f"{_files_wait(old)} in the inbox, {old[0].name}{since}", 6, details)
+    text = f"{_files_wait(old)} in the inbox, {old[0].name}{since}"
+    if ours := next((path.name for path in old if is_named_as_ours(path.name)), None):  # with -q no call names it
+        text += f"; {ours} has a name of results or rejects: to pay a corrected one, rename it or add a control file"
+    return Finding("inbox", text, 6, details)
 
 
 def _files_wait(files: Sequence[object]) -> str:

@@ -184,6 +184,9 @@ def test_a_file_that_waits_in_the_inbox(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "pay.csv").rename(tmp_path / "one" / "pay.csv")
     assert checks.inbox(tmp_path / "one", HOUR, now).message.startswith("1 file waits in the inbox, pay.csv for ")
+    (tmp_path / "one" / "pay.csv").rename(tmp_path / "one" / "pay.rejects.csv")
+    told = checks.inbox(tmp_path / "one", HOUR, now).message
+    assert told.endswith("to pay a corrected one, rename it or add a control file"), "a quiet call never said why"
 
 
 def test_a_file_that_came_while_the_clock_was_ahead(tmp_path: Path) -> None:
