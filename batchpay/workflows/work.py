@@ -168,6 +168,7 @@ def help_with(
         request = replace(request, helps=True, preflight=None, fails=fails_today(ledger, batch, settings))
         finished = run_batch(ledger, batch, settings, credentials, request, actor, progress)
     summary = summary_of_batch(finished)
-    summary.stopped = request.stop.reason
+    is_whole = not summary.waiting and not summary.ledger_failed  # then a stop has stopped nothing of it
+    summary.stopped = None if is_whole else request.stop.reason
     add_in_doubt_elsewhere(summary, ledger, finished)
     return summary

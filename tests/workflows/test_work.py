@@ -238,6 +238,23 @@ def test_rows_that_a_dead_leader_was_sending_are_put_in_doubt_if_none_is_left_to
     assert [run.is_live for run in runs_of_batch(batch.batch, machines.one)] == [False, False]
 
 
+def test_a_stop_that_stopped_nothing_is_not_told_by_a_helper(machines: Machines) -> None:
+    """A signal came while the last row was in flight: whoever helps later finds all of it sent."""
+    request = RunRequest(None)
+
+    def answer(reference: str) -> Outcome:
+        if reference == f"R{ROWS}":
+            request.stop.ask("stopped by SIGTERM")
+        return ACCEPTED
+
+    machines.desk.answer = answer
+    asked = file_request(str(machines.file), None, CheckOptions(), machines.one)
+    led = submitting.submit(asked, SubmitRequest(request), machines.one, CREDENTIALS, ANN, Quiet())[0]
+    assert (led.of(State.ACCEPTED).rows, led.stopped) == (ROWS, None)
+    [helped] = machines.help(led.batch)
+    assert (helped.stopped, helped.exit_code) == (None, 0)
+
+
 def die(*_: object) -> None:
     """End like a process that is killed before it has written anything."""
     raise KeyboardInterrupt
