@@ -41,7 +41,7 @@ from batchpay.sending.retry import Attempts
 from batchpay.sending.sender import Sender, Tally
 from batchpay.sending.shared_rate import SharedThrottle
 from batchpay.settings import Settings
-from batchpay.text import row_count
+from batchpay.text import printable, row_count
 from batchpay.workflows.held_back import Fails, HeldBack, Midnight, any_of, find_held_back
 from batchpay.writing.place import standing, stem_and_ending
 
@@ -246,8 +246,8 @@ def _require_approval_of_put_back(
     try:
         if request.approvals is not None:
             raise WaitingForPerson(
-                f"{batch.file}: answers that were set aside put {row_count(more)} back to be sent that the plan does "
-                "not have; nothing was sent. Prepare a new plan"
+                f"{printable(batch.file)}: answers that were set aside put {row_count(more)} back to be sent that the "
+                "plan does not have; nothing was sent. Prepare a new plan"
             )
         _require_approval(ledger, now, settings, request)
     except WaitingForPerson as error:
