@@ -16,6 +16,8 @@ from batchpay.workflows.held_back import Fails, above, any_of, start_has_passed
 from batchpay.workflows.requests import max_amount_cents
 
 _DAY = timedelta(days=1)
+_CLOCKS_APART = timedelta(hours=1)
+"""At most this far a ledger's latest event is ahead of a machine that may write to it."""
 _COUNTED = (State.PENDING, State.SENDING, State.ACCEPTED, State.IN_DOUBT)
 """A row in one of these states is paid, or may still be."""
 
@@ -98,7 +100,7 @@ def _repeats(ledger: Ledger, batch: BatchSummary, states: Sequence[State]) -> tu
         if other.environment is not batch.environment or other.digest == batch.digest:
             continue
         allowed = [other.options.get("allowed_duplicates")]
-        if released is not None and released.at >= batch.registered_at:
+        if released is not None and released.at >= batch.registered_at - _CLOCKS_APART:
             allowed += [detail.get("allowed_duplicates") for detail in _releases(ledger, other.batch)]
         pairs: dict[int, int] = {}
         for one in filter(None, allowed):

@@ -188,6 +188,22 @@ def test_resume_does_not_pay_what_was_sent_with_another_file_since(
     assert desk.resume(stopped.batch).held_back == Totals(2, 50_00), "of more than are listed nobody knows which"
 
 
+def test_resume_does_not_pay_what_a_machine_whose_clock_is_behind_has_released(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the clocks the bill was let through before the batch was registered, so nobody looked: it was paid twice."""
+    bills = [{"invoiceNumber": f"A-{number}", "amount": f"{number}0.00"} for number in (1, 2)]
+    path, rest = desk.file("may.csv", *bills), desk.file("rest.csv", bills[0])
+    stopped = desk.submit(path, run=run.RunRequest(None, stop=asked_to_stop()))
+    assert desk.submit(rest).exit_code == 3
+    behind_ms = int((datetime.now(UTC) - timedelta(minutes=50)).timestamp() * 1000)
+    with monkeypatch.context() as patched:
+        patched.setattr("batchpay.ledger.sqlite.store.now_ms", lambda: behind_ms)
+        desk.submit(rest, release="may.csv hangs", allow_duplicates=True)
+    done = desk.resume(stopped.batch)
+    assert (done.held_back.rows, desk.arrived) == (1, {"A-1": 1, "A-2": 1})
+
+
 def test_resume_pays_what_the_other_file_did_not_pay_after_all(desk: Desk) -> None:
     """The gateway declined it there, so it is no longer a duplicate, as for `submit`."""
     path, rest = desk.file("may.csv", BILL | {"paymentId": ""}), desk.file("rest.csv", BILL | {"paymentId": "P-9"})
