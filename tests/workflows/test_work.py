@@ -196,8 +196,9 @@ def test_what_stops_one_machine_stops_all(machines: Machines) -> None:
     assert (again[0].stopped, again[0].exit_code) == (REFUSED.stop, 6)
 
 
+@pytest.mark.parametrize("is_named", [True, False])
 def test_a_leader_that_stops_all_and_dies_does_not_hold_the_batch(
-    machines: Machines, monkeypatch: pytest.MonkeyPatch
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, is_named: bool
 ) -> None:
     """Found by the campaign: the helpers left at its word, nobody saw that it was dead, and nobody could lead."""
     monkeypatch.setattr("batchpay.ledger.postgres.company.LEASE_S", 0.2)
@@ -214,7 +215,7 @@ def test_a_leader_that_stops_all_and_dies_does_not_hold_the_batch(
     with pytest.raises(HeldElsewhere):
         machines.submit(machines.two)
     arrived = len(machines.desk.arrived)
-    assert [one.stopped for one in machines.help(batch)] == [REFUSED.stop]
+    assert [one.stopped for one in machines.help(batch if is_named else None)] == [REFUSED.stop]
     assert len(machines.desk.arrived) == arrived
     assert [run.is_live for run in runs_of_batch(batch, machines.one)] == [False, False]
 

@@ -74,7 +74,7 @@ SENT = (
     f" FROM batchpay.control_total WHERE batch = %s AND state <> {REJECTED}"
 )
 BATCHES_AT_WORK = (
-    "SELECT b.name FROM batchpay.batch b WHERE b.environment = %s AND b.stop IS NULL AND EXISTS"
+    "SELECT b.name FROM batchpay.batch b WHERE b.environment = %s AND EXISTS"
     " (SELECT FROM batchpay.run r WHERE r.batch = b.id AND r.is_live) ORDER BY b.id"
 )
 RUNS_OF_BATCH = (
