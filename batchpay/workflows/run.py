@@ -131,15 +131,10 @@ def run_batch(
     with request.owner.running(stop):
         results = None if request.results is None else str(request.results.absolute())
         run = ledger.start(batch.batch, str(actor), request.why, helps=request.helps, results=results)
-        if run.recovered:
-            progress.say(f"{row_count(run.recovered)} being sent when an earlier run ended: now in doubt")
-        for late in run.late:
-            progress.say(late)
-            log("late answer", level=logging.WARNING, batch=batch.batch, reason=late)
-        log("run started", batch=batch.batch, environment=str(batch.environment), file=batch.file)
+        _tell_start(batch, run, progress)
         held_back, midnight, found = HeldBack(), Midnight(request.day if settings.policy.past_start else None), None
         try:
-            _require_approval_of_put_back(ledger, run, batch, settings, request)
+            _require_approval_of_put_back(ledger, batch, settings, request)
             held_back = _held_back(ledger, batch, request, midnight)
             # A run that helps waits in the sender for the others, whose rows it puts in doubt if they have died.
             if (to_send := _to_send(ledger, batch, held_back)).rows or request.helps:
@@ -168,6 +163,9 @@ def run_batch(
             if not sending:
                 raise
             finished = _after_ledger_failed(ledger, batch, error, stop)
+        except BatchpayError as error:  # settings that do not fit, or a person must approve: nothing was sent
+            run.finish(printable(str(error)), held_back.totals)
+            raise
         except BaseException:
             run.close()
             raise
@@ -176,6 +174,16 @@ def run_batch(
         finished = replace(finished, clock_ahead_days=ahead_days, late_answers=tuple(run.late))
         _log_end(ledger, finished)
         return _with_results(ledger, finished, request.results)
+
+
+def _tell_start(batch: BatchSummary, run: Run, progress: Progress) -> None:
+    """Report what a run's start found."""
+    if run.recovered:
+        progress.say(f"{row_count(run.recovered)} being sent when an earlier run ended: now in doubt")
+    for late in run.late:
+        progress.say(late)
+        log("late answer", level=logging.WARNING, batch=batch.batch, reason=late)
+    log("run started", batch=batch.batch, environment=str(batch.environment), file=batch.file)
 
 
 def _clock_ahead_days(ledger: Ledger, settings: Settings, progress: Progress) -> int:
@@ -232,10 +240,8 @@ def _require_approval(ledger: Ledger, batch: BatchSummary, settings: Settings, r
         policy.require(batch.file, batch.sendable.cents, approvals)
 
 
-def _require_approval_of_put_back(
-    ledger: Ledger, run: Run, batch: BatchSummary, settings: Settings, request: RunRequest
-) -> None:
-    """End a run, and raise WaitingForPerson, if its start made rows pending that nobody has approved.
+def _require_approval_of_put_back(ledger: Ledger, batch: BatchSummary, settings: Settings, request: RunRequest) -> None:
+    """Raise WaitingForPerson if the run's start made rows pending that nobody has approved.
 
     An answer that was set aside may put a row back. Nobody had looked at it before: it was not pending.
     """
@@ -243,16 +249,12 @@ def _require_approval_of_put_back(
     more = now.by_state[State.PENDING].rows - batch.by_state[State.PENDING].rows
     if more <= 0:
         return
-    try:
-        if request.approvals is not None:
-            raise WaitingForPerson(
-                f"{printable(batch.file)}: answers that were set aside put {row_count(more)} back to be sent that the "
-                "plan does not have; nothing was sent. Prepare a new plan"
-            )
-        _require_approval(ledger, now, settings, request)
-    except WaitingForPerson as error:
-        run.finish(str(error))
-        raise
+    if request.approvals is not None:
+        raise WaitingForPerson(
+            f"{printable(batch.file)}: answers that were set aside put {row_count(more)} back to be sent that the plan "
+            "does not have; nothing was sent. Prepare a new plan"
+        )
+    _require_approval(ledger, now, settings, request)
 
 
 def _held_back(ledger: Ledger, batch: BatchSummary, request: RunRequest, midnight: Midnight) -> HeldBack:

@@ -7,7 +7,15 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from batchpay.errors import BatchHeld, BatchpayError, LedgerNotUsable, RunStopped, once_sent
+from batchpay.errors import (
+    BatchHeld,
+    BatchpayError,
+    LedgerNotUsable,
+    RunStopped,
+    SettingsNotUsable,
+    WrongUse,
+    once_sent,
+)
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.ledger.contract import Ledger
@@ -87,8 +95,8 @@ def work_forever(
 ) -> Iterator[Summary]:
     """Wait for batches to help with until a signal comes; raises RunStopped if the ledger fails after one was.
 
-    One whose run began and stopped is left alone until it is led anew, unless only the ledger failed. One that can't be
-    helped with is tried again, since whatever holds it may end; why it can't be is said once.
+    One whose run began and stopped, or that does not fit the settings, is left alone until it is led anew. Where the
+    ledger failed, another process holds it or an approval is missing, it is tried again. Why it waits is said once.
     """
     has_helped = False
     try:
@@ -120,6 +128,8 @@ def _help_on(
                     except LedgerNotUsable:
                         raise
                     except BatchpayError as error:
+                        if isinstance(error, SettingsNotUsable | WrongUse):
+                            stopped.add(_led(batch))
                         said.add(reason := f"batch {batch.batch}: {error}")
                         if reason not in before:
                             progress.say(reason)

@@ -300,6 +300,15 @@ def test_a_helper_waits_until_it_is_stopped(machines: Machines) -> None:
     assert (led.exit_code, [one.batch for one in helped]) == (0, [led.batch])
 
 
+def test_a_run_that_settings_end_holds_the_batch_on_no_other_machine(machines: Machines) -> None:
+    """It was begun and never ended: every other machine took it for one at work, and one that waits began it anew."""
+    wrong = replace(machines.one, submit=SubmitSettings(rate="fast", workers=1))
+    with pytest.raises(SettingsNotUsable, match="rate"):
+        machines.submit(wrong)
+    led = machines.submit(machines.two)
+    assert (led.exit_code, led.of(State.ACCEPTED).rows) == (0, ROWS)
+
+
 def test_a_ledger_in_a_file_is_not_shared(desk: Desk) -> None:
     """There a second machine would have a second ledger: the refusal says where to read more."""
     desk.submit(desk.file("a.csv", {"invoiceNumber": "R1", "amount": "1.00"}))

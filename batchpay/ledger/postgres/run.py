@@ -297,10 +297,8 @@ class PostgresRun:
         with self._store.transaction() as transaction:
             self._lock(transaction)
             mover = Mover(transaction, self._batch, "rejected", self._who, reason)
-            moved = set(mover.reject(rows, reason))
-            for row in rows:
-                if row not in moved:
-                    raise LedgerNotUsable(f"row {row} is not pending, so it is not rejected any more")
+            if missing := set(rows).difference(mover.reject(rows, reason)):
+                raise LedgerNotUsable(f"row {min(missing)} is not pending, so it is not rejected any more")
             mover.finish()
 
     # Others
