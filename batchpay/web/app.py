@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import sqlite3
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -38,7 +39,6 @@ _SAID = {
     413: "That is too large.",
     421: "This address is not known to batchpay (web --host).",
 }
-_UNCERTAIN = " What you did may have been recorded or not: check before you repeat it."
 
 
 class _Upload(Request):
@@ -71,6 +71,7 @@ def create_app(here: Site) -> Flask:
     app.add_url_rule("/healthz", "healthz", lambda: Response("ok\n", mimetype="text/plain"))
     app.register_error_handler(HTTPException, _refuse)
     app.register_error_handler(BatchpayError, _stopped)
+    app.register_error_handler(sqlite3.OperationalError, _not_kept)
     app.register_error_handler(Exception, _fault)
     return app
 
@@ -151,11 +152,24 @@ def _stopped(error: BatchpayError) -> ResponseReturnValue:
     return _say(str(error), 409 if error.exit_code in (2, 4, 8, 9) else 503)
 
 
+def _not_kept(error: sqlite3.OperationalError) -> ResponseReturnValue:
+    """Say that the page's own database can't be used; its error names a place, and no row."""
+    log("page's database failed", reason=place_of(error), path=request.path)
+    said = "The page can't use its own database, web.db: its disk may be full. Tell your batchpay administrator."
+    return _say(f"{said}{_uncertain()}", 503)
+
+
 def _fault(error: Exception) -> ResponseReturnValue:
     """Show nothing of an error whose text may hold a row; its kind and place are logged."""
     log("page failed", reason=place_of(error), path=request.path)
-    is_look = request.method in ("GET", "HEAD")
-    return _say(f"Something went wrong on this page.{'' if is_look else _UNCERTAIN}", 500)
+    return _say(f"Something went wrong on this page.{_uncertain()}", 500)
+
+
+def _uncertain() -> str:
+    """Add, where somebody did something, that nobody knows how far it came."""
+    if request.method in ("GET", "HEAD"):
+        return ""
+    return " What you did may have been recorded or not: check before you repeat it."
 
 
 def _say(sentence: str, code: int) -> ResponseReturnValue:

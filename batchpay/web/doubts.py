@@ -202,8 +202,8 @@ def _record(
         if now:
             said = ", ".join(f"{places[one.row]} {one.decision}" for one in now)
             _settle(here, batch, now, signed, person, f"settled {said}")
-    except (WrongUse, BatchHeld) as error:
-        return _page(Refused(f"{_sentence(error)} Nothing was done.", NOT_NOW), batch)
+    except BatchpayError as error:
+        return _page(_refused(error), batch)
     if later:
         _ask_to_send_again(here, batch, [doubts[row] for row in later], signed.signature.reason, person, places)
     return redirect(url_for("doubts.page", _anchor=f"batch-{batch}"), 303)
@@ -245,9 +245,7 @@ def second(batch: str) -> ResponseReturnValue:
     except BatchpayError as error:
         with here.store.write() as db:  # it waits again, unless there was a new request meanwhile
             db.executemany("UPDATE OR IGNORE again SET state = 'asked' WHERE id = ?", [(one["id"],) for one in asked])
-        if not isinstance(error, WrongUse | BatchHeld):
-            raise
-        return _page(Refused(f"{_sentence(error)} Nothing was done.", NOT_NOW), batch)
+        return _page(_refused(error), batch)
     return redirect(url_for("history.batch", batch=batch), 303)
 
 
@@ -326,6 +324,13 @@ def _close(here: Site, asked: Sequence[Row], state: str, who: str = "", what: st
 
 class _AlreadyEnded(Exception):
     """A request had already been ended by someone else."""
+
+
+def _refused(error: BatchpayError) -> Refused:
+    """Return why decisions were not recorded; where the ledger can't be used it says itself what it did."""
+    if isinstance(error, WrongUse | BatchHeld):
+        return Refused(f"{_sentence(error)} Nothing was done.", NOT_NOW)
+    return Refused(_sentence(error), 503)
 
 
 def _sentence(error: Any) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import secrets
+import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from typing import ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
@@ -204,7 +206,8 @@ def _session_person(here: Site, mark: bytes) -> Person | None:
     if found is None or now - found["seen_at"] >= IDLE_S or now - found["begun_at"] >= LIFE_S:
         return None
     if now - found["seen_at"] > _SEEN_EVERY_S and not request.headers.get("HX-Request"):
-        with here.store.write() as db:
+        # On a full disk whoever is signed in still sees every page.
+        with suppress(sqlite3.OperationalError), here.store.write() as db:
             db.execute("UPDATE session SET seen_at = ? WHERE mark = ?", (now, mark))
     return people.person_of(found, found["how"], request.remote_addr or "")
 

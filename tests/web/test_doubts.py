@@ -274,7 +274,10 @@ def test_a_request_survives_a_ledger_that_can_not_be_used(
 
     with monkeypatch.context() as patched:
         patched.setattr(doubts, "settle", fails)
-        assert "the disk is full" in words_of(house.post("daniel", f"/doubts/{batch}/second", 503, **form))
+        assert "The disk is full." in words_of(house.post("daniel", f"/doubts/{batch}/second", 503, **form))
+        other = said(house, 3, "accepted")
+        page = house.post("sam", f"/doubts/{batch}", 503, **other, reason="seen", password=True).get_data(True)
+        assert 'value="accepted" selected' in page and "The disk is full." in page, "what was filled in stays"
     assert "1 payment is to be sent again" in words_of(house.get("daniel", "/doubts"))
     house.post("daniel", f"/doubts/{batch}/second", **form)
 
@@ -289,11 +292,11 @@ def test_nobody_is_told_that_nothing_was_done_where_it_was(
         raise sqlite3.OperationalError("database or disk is full")
 
     form = said(house, 3, "accepted")
-    monkeypatch.setitem(house.app.config, "PROPAGATE_EXCEPTIONS", False)
     with monkeypatch.context() as patched:
         patched.setattr(house.store, "note", fails)
-        page = words_of(house.post("sam", f"/doubts/{batch}", 500, **form, reason="seen", password=True))
+        page = words_of(house.post("sam", f"/doubts/{batch}", 503, **form, reason="seen", password=True))
     assert len(house.events("resolved")) == 1
+    assert "its disk may be full" in page
     assert "may have been recorded or not" in page and "Nothing was done" not in page
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from contextlib import closing
 
 import pytest
@@ -192,3 +193,19 @@ def test_whoever_was_signed_out_comes_back_to_the_same_file(house: House) -> Non
     asked = {"HX-Request": "true", "HX-Current-URL": f"http://localhost/files/{file_id}/run"}
     moved = nobody.get(f"/files/{file_id}/run/now", headers=asked).headers["HX-Redirect"]
     assert moved == f"/sign-in?next=/files/{file_id}/run"
+
+
+def test_a_full_disk_does_not_close_the_page(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That somebody was seen could not be written down: a minute later every page was an error for everyone."""
+    file_id = house.ask()
+    house.now[0] += 120
+
+    def fails(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    for name in ("daniel", "lee"):
+        house.get(name, "/")
+    house.now[0] += 120
+    monkeypatch.setattr(house.store, "write", fails)
+    assert "60.75" in words_of(house.get("daniel", f"/files/{file_id}/approve"))
+    assert "pay.csv" in words_of(house.get("lee", "/"))
