@@ -31,7 +31,7 @@ BLUEPRINTS = tuple(
 
 _SAID = {
     400: "This request can't be carried out.",
-    401: "You are signed out. Please sign in first.",
+    401: "You are signed out, and nothing was done. Please sign in first.",
     403: "You may not do that.",
     404: "There is nothing here.",
     405: "This page doesn't accept that kind of request.",

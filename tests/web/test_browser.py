@@ -286,7 +286,7 @@ def test_an_upload_says_what_stops_it(office: Office) -> None:
     file: Any = {"name": "full.csv", "mimeType": "text/csv", "buffer": csv_of({})}
     answers = [
         (503, "the upload can't be kept: No space left on device"),
-        (401, "You are signed out. Please sign in first."),
+        (401, "You are signed out, and nothing was done. Please sign in first."),
     ]
     maria.route(
         "**/pieces/0", lambda route: route.fulfill(status=answers[0][0], body=answers[0][1], content_type="text/plain")
@@ -294,9 +294,27 @@ def test_an_upload_says_what_stops_it(office: Office) -> None:
     maria.get_by_label("choose a file").set_input_files(file)
     expect(progress).to_have_text("the upload can't be kept: No space left on device. Trying again.")
     del answers[0]
-    expect(alert).to_have_text("You are signed out. Please sign in first.")
+    expect(alert).to_have_text("You are signed out, and nothing was done. Please sign in first.")
     maria.evaluate(
         "() => { Blob.prototype.arrayBuffer = () => Promise.reject(new DOMException('', 'NotReadableError')); }"
     )
     maria.get_by_label("choose a file").set_input_files(file)
     expect(alert).to_contain_text("was changed or moved while it was read")
+
+
+def test_what_was_filled_in_outlives_the_session(office: Office) -> None:
+    """Half an hour of looking payments up, or a night: the button led to a page to sign in, and all of it was gone."""
+    maria = office.sign_in("maria")
+    row = {"paymentId": "S1", "invoiceNumber": "INV-S1", "amount": "6.00"}
+    content: Any = {"name": "session.csv", "mimeType": "text/csv", "buffer": csv_of(row)}
+    maria.get_by_label("choose a file").set_input_files(content)
+    maria.wait_for_url("**/check")
+    maria.get_by_placeholder("Note to the approver").fill("as agreed by telephone")
+    cookies: Any = maria.context.cookies()
+    maria.context.clear_cookies()
+    maria.get_by_role("button", name="Request approval").dblclick()
+    expect(maria.get_by_role("alert").first).to_contain_text("You are signed out. Nothing was done")
+    expect(maria.get_by_placeholder("Note to the approver")).to_have_value("as agreed by telephone")
+    maria.context.add_cookies(cookies)
+    maria.get_by_role("button", name="Request approval").dblclick()
+    expect(maria.get_by_text("as agreed by telephone")).to_be_visible()

@@ -148,11 +148,29 @@ function sheets(sheet) {
   });
 }
 
-/* A form is sent once, however often its button is pressed; a page restored by the back button is reloaded. */
-document.addEventListener("submit", event => {
-  if (event.defaultPrevented) return;
-  if (event.target.dataset.sent) event.preventDefault();
-  else event.target.dataset.sent = "1";
+/* A form is sent once, however often its button is pressed, and only while somebody is signed in: what was filled in
+   stays otherwise, and another tab can sign in. The page to sign in leads on whoever is. */
+document.addEventListener("submit", async event => {
+  const form = event.target, { sent } = form.dataset;
+  if (event.defaultPrevented || form.method === "get" || form.matches(".door, .who")) return;
+  if (sent === "go") { form.dataset.sent = "1"; return; }
+  event.preventDefault();
+  if (sent) return;
+  form.dataset.sent = "asked";
+  form.querySelector(".stays")?.remove();
+  const answer = await fetch("/sign-in", { method: "HEAD", redirect: "manual" }).catch(() => null);
+  if (answer?.type === "opaqueredirect" || answer && !answer.ok) {
+    form.dataset.sent = "go";
+    form.requestSubmit(event.submitter);
+    return;
+  }
+  delete form.dataset.sent;
+  const why = document.createElement("p"), link = document.createElement("a");
+  why.className = "said bad stays"; why.role = "alert";
+  why.textContent = `${answer ? "You are signed out." : "batchpay can’t be reached at the moment."} Nothing was done, and what you filled in stays here. `;
+  link.href = "/sign-in"; link.target = "_blank"; link.textContent = "Sign in in another tab";
+  if (answer) why.append(link, ", then press the button again.");
+  form.prepend(why);
 });
 addEventListener("pageshow", event => {
   if (event.persisted) location.reload();
