@@ -33,6 +33,10 @@ PICTURES = Path(__file__).resolve().parents[2] / "build" / "pictures"
 PAYMENTS, RATE, WAIT_MS = 90, "45", 60_000
 LOST = ("64844990004", "64955990004")
 """Accounts whose payment the sandbox makes without an answer."""
+LOST_CREDIT = {
+    "paymentId": "N1", "invoiceNumber": f"INVOICE{'9' * 20}", "amount": "107.25", "achAccountNumber": LOST[0],
+    "achNameOnCheck": "AVeryLongNameWithout",
+}  # fmt: skip
 WRONG = (("amount", "1,250.00"), ("achRoutingNumber", "121000333"), ("transactionType", "debit"))
 PEOPLE = {
     "maria": ("Maria Lind", ("prepare",)),
@@ -318,3 +322,24 @@ def test_what_was_filled_in_outlives_the_session(office: Office) -> None:
     maria.context.add_cookies(cookies)
     maria.get_by_role("button", name="Request approval").dblclick()
     expect(maria.get_by_text("as agreed by telephone")).to_be_visible()
+
+
+def test_long_names_stay_within_a_narrow_window(office: Office) -> None:
+    """A file's name without a blank, and buttons, stood beside the screen: at 320 pixels, which is 1280 at 400 %."""
+    maria = office.sign_in("maria")
+    content: Any = {"name": f"{'n' * 120}.csv", "mimeType": "text/csv", "buffer": csv_of(LOST_CREDIT)}
+    maria.get_by_label("choose a file").set_input_files(content)
+    maria.wait_for_url("**/check")
+    maria.get_by_role("button", name="Request approval").click()
+    daniel = office.sign_in("daniel")
+    daniel.goto(maria.url)
+    daniel.get_by_label("Your password").fill(office.passwords["daniel"])
+    daniel.get_by_role("button", name=re.compile("^Approve and send")).click()
+    expect(daniel.locator(".pace")).to_contain_text("The run ended")
+    pages = [daniel.url, f"{office.url}audit", f"{office.url}doubts", f"{office.url}rules"]
+    pages.append(daniel.get_by_role("link", name="Reconcile").evaluate("one => one.href"))
+    for width in (320, 1280):
+        daniel.set_viewport_size({"width": width, "height": 800})
+        for address in pages:
+            daniel.goto(address)
+            assert daniel.evaluate("document.documentElement.scrollWidth") <= width, (width, address)
