@@ -122,8 +122,10 @@ def check() -> ResponseReturnValue:
 def _acts(here: Site, who: str) -> Iterator[Act]:
     """Yield the events of ledger and page, the oldest first."""
     wanted = who.casefold()
+    # The ledger names people as they sign in, the page as they are shown: either name finds both.
+    shown = [f"({name}@" for name, shown in people_by_name(here).items() if wanted in shown.casefold()]
     for act in heapq.merge(_of_ledger(here), _of_page(here), key=lambda one: one.at):
-        if not wanted or wanted in act.who.casefold():
+        if wanted in act.who.casefold() or any(name in f"({act.who}" for name in shown):
             yield act
 
 

@@ -267,6 +267,9 @@ def test_history_is_taken_away_as_csv(house: House) -> None:
     found = words_of(house.get("lee", "/audit?who=daniel"))
     assert "Daniel Osei (daniel)" in found
     assert "Maria Lind (maria)" not in found
+    assert words_of(house.get("lee", "/audit?who=daniel+osei")).partition("CSV")[2] == found.partition("CSV")[2], (
+        "the name by which the page shows a person left out what the ledger says of them"
+    )
     house.post("maria", "/audit/check", 403)
     house.post("lee", "/audit/check")
     assert "had the whole ledger checked: nothing was altered" in words_of(house.get("lee", "/audit"))
