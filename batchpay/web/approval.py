@@ -17,7 +17,7 @@ from batchpay.errors import FileRefused, WaitingForPerson
 from batchpay.text import printable
 from batchpay.web.acts import NOT_NOW, Refused, over_limit, page_settings, refused
 from batchpay.web.checked import page_context
-from batchpay.web.files import facts_of, file_or_404, people_by_name
+from batchpay.web.files import SENT, facts_of, file_or_404, people_by_name
 from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, needs, prove_again
 from batchpay.web.site import Site, site
@@ -182,8 +182,10 @@ def decide(file_id: str) -> ResponseReturnValue:
     here, person = site(), current_person()
     lapse(here)
     file = file_or_404(file_id)
-    is_no = request.form.get("decision") == "turn down"
-    problem = refused("turn_down" if is_no else "approve", person, file, approvers_of(here, file))
+    is_no, approvers = request.form.get("decision") == "turn down", approvers_of(here, file)
+    if not is_no and file["state"] in SENT and person.name in approvers:  # sent twice: "nothing was done" is untrue
+        return redirect(url_for("runs.page", file_id=file_id), 303)
+    problem = refused("turn_down" if is_no else "approve", person, file, approvers)
     if problem is not None:
         return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code
     plan = plan_view(here, file).plan

@@ -30,6 +30,8 @@ def test_nothing_is_approved_with_a_wrong_password_or_another_seal(house: House)
     assert house.file(file_id)["state"] == "asked"
     house.approve(file_id)
     house.approve(file_id, by="dora", code=409)
+    again = house.approve(file_id, password="whatever").headers["Location"]
+    assert again.endswith("/run"), "whoever reloads after a lost answer is not told that nothing was done"
 
 
 def test_makers_do_not_approve(house: House) -> None:
