@@ -86,7 +86,8 @@ def take(batch: str) -> ResponseReturnValue:
         compared = _made(here, "compare", data, found.batch, name)
     except NotUsable as error:
         return _page(found, Refused(f"This export can't be used: {error}", 400))
-    place, dated = spool.export_place(found.batch), json.dumps(compared | _signed(here, person)).encode()
+    place = spool.export_place(found.batch)
+    dated = json.dumps(compared | _signed(here, person) | {"export": _digest(data)}).encode()
     spool.place(here.home, place).mkdir(parents=True, exist_ok=True, mode=0o700)
     for kept, content in (("export", data), ("name", name.encode()), ("compared", dated)):
         pieces = range(0, len(content), spool.PIECE_BYTES)
@@ -130,7 +131,7 @@ def settle(batch: str) -> ResponseReturnValue:
     said = ", ".join(f"{one['place']} {one['becomes']}" for one in settled) or "nothing, which was no longer in doubt,"
     _note(here, person, found.batch, f"settled {said} by what {name} proves: {reason}")
     compared = _made(here, "compare", data, found.batch, name)
-    dated = json.dumps(compared | _signed(here, person) | {"settled": settled}).encode()
+    dated = json.dumps(compared | _signed(here, person) | {"settled": settled, "export": _digest(data)}).encode()
     spool.keep(here.ledger(), here.home, spool.export_place(found.batch), "compared", [dated])
     _note_if_reconciled(here, found.batch, compared)
     return redirect(url_for("reconcile.page", batch=found.batch), 303)
@@ -173,7 +174,14 @@ def _kept(here: Site, batch: str, name: str) -> bytes | None:
 
 
 def _export(here: Site, batch: str) -> tuple[bytes, str]:
-    data, name = _kept(here, batch, "export"), _kept(here, batch, "name")
-    if data is None or name is None:
+    """Return the export that the page shows, and its name; of two that came at once neither may be kept whole."""
+    data, name, compared = (_kept(here, batch, kept) for kept in ("export", "name", "compared"))
+    if data is None or name is None or compared is None:
         abort(404)
+    if json.loads(compared).get("export", _digest(data)) != _digest(data):
+        abort(NOT_NOW)
     return data, name.decode()
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -18,7 +18,7 @@ import pytest
 
 from batchpay.outcome import Outcome
 from batchpay.text import money
-from batchpay.web import paper_job
+from batchpay.web import paper_job, spool
 from batchpay.web.spool import KEPT_S, place
 from batchpay.web.sweep import sweep
 from batchpay.workflows.resolve import RowDecision, settle
@@ -187,6 +187,29 @@ def test_a_comparison_offers_nothing_that_was_settled_since(house: House) -> Non
     answer = words_of(house.post("sam", f"/batches/{batch}/settle", 409, **form))
     assert "or a payment in doubt was settled" in answer and "Settle 1 payment" not in answer
     assert "settled what" not in words_of(house.get("lee", "/audit"))
+
+
+def test_of_two_exports_at_once_the_list_is_of_the_one_that_is_shown(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sam's export came between Maria's and her result: the page compared with hers, and the list was of his."""
+    answered(house, "INV-C")
+    batch = house.file(house.sent())["batch"]
+    path, keep = f"/batches/{batch}/reconcile", spool.keep
+
+    def between(ledger: Any, home: Any, place: str, name: str, content: Any) -> None:
+        if name == "compared":
+            monkeypatch.setattr(spool, "keep", keep)
+            keep(ledger, home, place, "export", [export().replace(b"declined", b"paid")])
+        keep(ledger, home, place, name, content)
+
+    monkeypatch.setattr(spool, "keep", between)
+    house.post("maria", path, export=(io.BytesIO(export()), "export.csv"))
+    house.get("maria", f"/batches/{batch}/reconciled", 409)
+    seen = re.findall(r'name="seen" value="(\w+)"', house.get("sam", path).get_data(as_text=True))
+    house.post("sam", f"/batches/{batch}/settle", 409, seen=seen, reason="in the export", password=True)
+    house.post("maria", path, export=(io.BytesIO(export()), "export.csv"))
+    house.get("maria", f"/batches/{batch}/reconciled")
 
 
 def test_a_batch_is_shown_as_the_file_that_it_was_sent_from(house: House) -> None:
