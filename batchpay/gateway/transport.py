@@ -33,6 +33,10 @@ def _nothing() -> None:
     """Do nothing before the first byte: for requests that are not in a ledger."""
 
 
+class _Unanswered(ExchangeFailed):
+    """The connection was closed, and nothing of an answer came."""
+
+
 class SendProof:
     """What is known of one exchange, whatever its result."""
 
@@ -147,6 +151,8 @@ class Transport(BaseAdapter):
             reader = self._exchange(connection, message, proof, deadline)
             self._check_in_step(connection)
         except BaseException as error:
+            if isinstance(error, ConnectionError | _Unanswered):
+                self._stop_keeping_if_ended_early(connection)
             self._drop(connection)
             if not isinstance(error, Exception):
                 raise
@@ -183,10 +189,12 @@ class Transport(BaseAdapter):
             written = connection.send(message, deadline)
             proof.bytes_sent -= len(message) - written
             message = message[written:]
+        data = b""
         while not reader.done:
+            failure = ExchangeFailed if data else _Unanswered
             data = connection.receive(deadline)
             if not data:
-                raise ExchangeFailed("the connection was closed before the answer was complete")
+                raise failure("the connection was closed before the answer was complete")
             try:
                 reader.feed(data)
             except AnswerRefused as refused:
@@ -249,18 +257,21 @@ class Transport(BaseAdapter):
         return connection
 
     def _has_ended(self, connection: Connection) -> bool:
-        """Return whether a connection can no longer be used.
-
-        A gateway that closes one right after its first answer, without announcing it, keeps none alive: sooner or later
-        it would close one on which a request has just left, which would then be in doubt. So from then on each payment
-        gets its own connection.
-        """
+        """Return whether a connection can no longer be used."""
         if connection.is_quiet():
             return bool(connection.answers) and not self._keep_alive
-        is_soon = time.monotonic() - connection.used_at < _STEADY_S
-        if connection.answers == 1 and is_soon and not connection.unasked:
-            self._keep_alive = False
+        if not connection.unasked:
+            self._stop_keeping_if_ended_early(connection)
         return True
+
+    def _stop_keeping_if_ended_early(self, connection: Connection) -> None:
+        """Give each payment its own connection from now on if the gateway ended one right after its first answer.
+
+        One that does so without announcing it keeps none alive: sooner or later it would close one on which a request
+        has just left, which would then be in doubt, or just did.
+        """
+        if connection.answers == 1 and time.monotonic() - connection.used_at < _STEADY_S:
+            self._keep_alive = False
 
     def _drop(self, connection: Connection) -> None:
         """Close a connection; if an unsolicited answer came over it, the next one is not trusted either."""

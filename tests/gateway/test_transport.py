@@ -282,6 +282,24 @@ def test_a_gateway_that_ends_connections_unannounced_gets_a_new_one_each_time(*,
     assert set(server.bodies.values()) == {1}
 
 
+def test_a_gateway_that_ends_a_connection_as_its_second_request_leaves_does_so_once() -> None:
+    """Its close came too late to be seen before the request left: every second row was in doubt until a run stopped."""
+    answered: list[socket.socket] = []
+
+    def answer_once(conversation: Conversation) -> None:
+        if conversation.socket in answered:
+            conversation.socket.close()
+        else:
+            answered.append(conversation.socket)
+            conversation.write(success("T-a"))
+
+    with FaultServer(Fault(frozenset(), on_request=answer_once)) as server, client_of(server) as client:
+        states = [client.pay(body(invoice), nothing).state for invoice in "abcdef"]
+        assert server.connections == 5
+    assert states == [State.ACCEPTED, State.IN_DOUBT, *4 * [State.ACCEPTED]]
+    assert set(server.bodies.values()) == {1}
+
+
 def test_close_ends_connections_of_all_threads() -> None:
     """Closing the client ends a wait of another thread: in doubt, since bytes had left."""
     arrived = threading.Event()
