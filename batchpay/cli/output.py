@@ -40,8 +40,11 @@ def print_json(context: Context, value: dict[str, Any]) -> None:
     click.echo(text)
 
 
-def print_summary(context: Context, summary: Summary, *, sent: bool) -> None:
-    """Print the counts of one file or batch: every row and every cent accounted for."""
+def print_summary(context: Context, summary: Summary, *, sent: bool, looks: bool = False) -> None:
+    """Print the counts of one file or batch: every row and every cent accounted for.
+
+    A command that only `looks` continues nothing, however often it is run.
+    """
     name = printable(summary.file)
     batch = f"   batch {summary.batch}" if summary.batch else ""
     click.echo(f"{name}{batch}")
@@ -62,7 +65,8 @@ def print_summary(context: Context, summary: Summary, *, sent: bool) -> None:
         if text:
             click.echo(f"  {label}: {printable(text)}")
     if summary.stopped:
-        click.echo(f"  stopped: {printable(summary.stopped)}; run the same command again to continue")
+        how = f"to continue: batchpay resume {summary.batch}" if looks else "run the same command again to continue"
+        click.echo(f"  stopped: {printable(summary.stopped)}; {how}")
     if summary.of(State.IN_DOUBT).rows and summary.batch:
         click.echo(f"  a person must look: batchpay resolve {summary.batch}")
     print_in_doubt_elsewhere(summary.in_doubt_elsewhere)

@@ -32,5 +32,5 @@ def results(context: Context, batch: str | None, results: str | None) -> int:
     if context.json:
         output.print_json(context, {**summary.as_json(), "exit_code": 0})
     else:
-        output.print_summary(context, summary, sent=True)
+        output.print_summary(context, summary, sent=True, looks=True)
     return 0

@@ -35,7 +35,7 @@ def status(context: Context, batch: str | None) -> int:
             told = {"runs": [run.as_json() for run in runs]} if runs else {}
             output.print_json(context, summary.as_json() | told)
         else:
-            output.print_summary(context, summary, sent=True)
+            output.print_summary(context, summary, sent=True, looks=True)
             if runs:
                 _print_runs(runs)
         return summary.exit_code
@@ -58,7 +58,12 @@ def status(context: Context, batch: str | None) -> int:
         ]
         for summary in summaries
     ]
-    output.print_table(header, rows, right=frozenset(header[2:-1]))
+    right = frozenset(header[2:-1])
+    if len({summary.environment for summary in summaries}) > 1:
+        header.append("environment")
+        for row, summary in zip(rows, summaries, strict=True):
+            row.append(str(summary.environment))
+    output.print_table(header, rows, right=right)
     if summaries and summaries[0].outdated:
         output.print_wrapped(summaries[0].outdated, first="note: ")
     return 0
