@@ -60,11 +60,11 @@ def doubts(state: LedgerState, now: datetime) -> Finding:
     if not state.in_doubt:
         return Finding("doubts", "no row is in doubt")
     total = state.by_state[State.IN_DOUBT]
-    names = _named(state.in_doubt)
     age = _age(now - state.in_doubt[0].since)
     amount = totals_apart(one.apart for one in state.in_doubt)
     text = f"{row_count(total.rows)} in doubt, {amount}, the oldest for {age}"
-    return Finding("doubts", f"{text}: batchpay resolve {names}", 7, _batches(state.in_doubt, now) | totals_json(total))
+    details = _batches(state.in_doubt, now) | totals_json(total)
+    return Finding("doubts", f"{text}: {_commands('batchpay resolve', state.in_doubt)}", 7, details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def _ways(stopped: Sequence[Waiting]) -> Iterator[str]:
     sent = [one for one in stopped if one.held_back.rows < one.batch.totals.rows]
     for is_stale, options in ((False, ""), (True, " --stale --reason TEXT")):
         if batches := [one.batch for one in sent if one.is_stale is is_stale]:
-            yield f"batchpay resume {_named(batches)}{options}"
+            yield _commands("batchpay resume", batches, options)
     if held_back := [one for one in stopped if one.held_back.rows]:
         rows, cents = sum(one.held_back.rows for one in held_back), sum(one.held_back.cents for one in held_back)
         amount = f"{sum_word('', *(one.batch.apart for one in held_back))} {money(cents)}".lstrip()
@@ -212,7 +212,8 @@ def backup(last: datetime | None, backup_every: timedelta | None, now: datetime)
 def retention(old: Sequence[OldBatch], details_days: int, *, unfinished: bool, now: datetime) -> Finding:
     """Check whether names, details and messages are due to be purged; a month late, or half done, it needs a person."""
     if unfinished:
-        return Finding("retention", "a purge was started and not completed: batchpay ledger purge", 6)
+        how = f"batchpay ledger purge{'' if details_days else ' --older-than DAYS'} --reason TEXT"
+        return Finding("retention", f"a purge was started and not completed: {how}", 6)
     due = [one for one in old if one.stays is None]
     days = counted(details_days, "day")
     if not due:
@@ -254,6 +255,12 @@ def _batches(batches: Sequence[OpenBatch], now: datetime) -> dict[str, Any]:
 def _named(batches: Sequence[OpenBatch]) -> str:
     more = f" and {len(batches) - 3} more" if len(batches) > 3 else ""
     return ", ".join(one.batch for one in batches[:3]) + more
+
+
+def _commands(command: str, batches: Sequence[OpenBatch], options: str = "") -> str:
+    """Write a command for each of the first batches: one with several names is none."""
+    more = f"; and {len(batches) - 3} more" if len(batches) > 3 else ""
+    return "; ".join(f"{command} {one.batch}{options}" for one in batches[:3]) + more
 
 
 def _age(age: timedelta) -> str:

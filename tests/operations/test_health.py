@@ -71,6 +71,20 @@ def test_what_a_killed_run_was_sending_is_a_doubt(settings: Settings, tmp_path: 
     assert doubts.message == f"{told} {name}"
 
 
+def test_each_command_that_is_advised_is_one(settings: Settings, tmp_path: Path) -> None:
+    """`batchpay resolve a, b` is none, nor is a purge without a reason: what is copied from the message must run."""
+    with ledger_in(tmp_path) as ledger:
+        rows = [Planned(1, State.IN_DOUBT), Planned(2, State.PENDING)]
+        one, two = (add_batch(ledger, rows, file=file) for file in ("a.csv", "b.csv"))
+    told = found(settings)
+    for check, command in (("doubts", "resolve"), ("batches", "resume")):
+        advised = told[check].message.partition(": ")[2].split("; ")
+        assert sorted(advised) == sorted(f"batchpay {command} {name}" for name in (one, two))
+    for days, command in ((0, "purge --older-than DAYS --reason TEXT"), (400, "purge --reason TEXT")):
+        unfinished = checks.retention([], days, unfinished=True, now=NOW)
+        assert unfinished.message.endswith(f": batchpay ledger {command}")
+
+
 def test_answers_that_were_set_aside_are_told_until_a_run_has_taken_them_in(settings: Settings, tmp_path: Path) -> None:
     """The disk filled up with the last rows of a batch: nothing was pending nor in doubt, and all was well: 0."""
     with ledger_in(tmp_path) as ledger:
