@@ -110,7 +110,12 @@ def _move(source: Path, reserved: Path, identity: FileIdentity) -> None:
                 copy.abandon()
                 raise
             copy.commit()
-            _take_away(source, identity)
+            try:
+                _take_away(source, identity)
+            except OSError:
+                if _is(source, identity):  # otherwise the copy is all that is left of it
+                    reserved.unlink()
+                raise
     for folder in {reserved.parent, source.parent}:
         sync_directory(folder)
 

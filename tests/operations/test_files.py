@@ -9,6 +9,7 @@ import shutil
 import stat
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -301,3 +302,26 @@ def test_a_control_file_of_the_next_one_stays(tmp_path: Path) -> None:
     again = read(put(target))
     control.unlink()
     assert archive(target, tmp_path / "done", again) == tmp_path / "done" / "pay-2.csv"
+
+
+def test_a_file_that_can_not_be_taken_away_leaves_no_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call, of an inbox whose folder is another user's, left one more copy with its account numbers."""
+    file, done = put(tmp_path / "pay.csv"), tmp_path / "done"
+    replace, rename = Path.replace, Path.rename
+
+    def denied(real: Callable[[Path, Path], Path]) -> Callable[[Path, Path], Path]:
+        def move(self: Path, target: Path) -> Path:
+            if self == file:
+                raise PermissionError(errno.EACCES, "Permission denied")
+            return real(self, target)
+
+        return move
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", denied(replace))
+        patched.setattr(Path, "rename", denied(rename))
+        for _ in range(2):
+            with pytest.raises(NotUsable, match=r"can't be moved to .*: Permission denied"):
+                archive(file, done, read(file))
+            assert list(done.iterdir()) == []
+    assert archived(file, done) == done / "pay.csv"
