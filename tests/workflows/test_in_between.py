@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -20,7 +21,9 @@ from batchpay.sending.limits import Limits
 from batchpay.settings import PolicySettings
 from batchpay.summary import Summary
 from batchpay.workflows.move_gateway import move_gateway
+from batchpay.workflows.reconcile import ReconcileRequest, reconcile
 from tests.workflows.desk import ANN, IN_DOUBT, Desk
+from tests.workflows.test_settling import Reader
 
 ONE = {"invoiceNumber": "A-1", "amount": "10.00"}
 TWO = {"invoiceNumber": "A-2", "amount": "20.00"}
@@ -102,6 +105,19 @@ def test_a_batch_whose_gateway_moves_before_a_resume_holds_it_is_not_sent_to_the
     with pytest.raises(SettingsNotUsable, match=f"is intended for the gateway {new}, the settings name {old}"):
         desk.resume(waiting.batch)
     assert not desk.arrived
+
+
+def test_a_row_that_a_run_left_in_doubt_before_a_reconciliation_held_its_batch_is_compared_whole(
+    desk: Desk, waiting: Summary, before_lock: BeforeLock
+) -> None:
+    """Nothing was in doubt when it looked, so accounts were not compared: another account's payment settled the row."""
+    export, today = desk.folder / "export.csv", datetime.now(UTC).date().isoformat()
+    export.write_text(f"Transaction ID,Invoice,Amount,Date,Account,Status\nTX-1,A-1,10.00,{today},x1111,Settled\n")
+    desk.answer = lambda reference: IN_DOUBT
+    before_lock(lambda: desk.resume(waiting.batch))
+    request = ReconcileRequest(str(export), output=str(desk.folder / "out.csv"))
+    done = reconcile(str(waiting.batch), request, desk.settings, ANN, Reader())
+    assert (done.settled, done.summary.of(State.IN_DOUBT).rows) == ([], 1)
 
 
 def test_one_gateway_becomes_no_other_environment_while_a_file_is_checked(desk: Desk, before_lock: BeforeLock) -> None:
