@@ -18,10 +18,13 @@ def exchange(file: str, before: str, after: str) -> bool:
     pairs = list(zip(codes, others, strict=True))
     if any(not _is_function(old) and _own(old) != _own(new) for old, new in pairs):
         return False  # runs once, when the module is loaded
+    gc.unfreeze()  # of what is frozen, as the tests do with all that they loaded, nothing would be found
     functions = [one for one in gc.get_objects() if isinstance(one, FunctionType) and one.__code__.co_filename == file]
     changed = {(old.co_qualname, old.co_firstlineno): new for old, new in pairs if _is_function(old)}
-    if any((one.__code__.co_qualname, one.__code__.co_firstlineno) not in changed for one in functions):
-        return False  # made by another function while it was loaded
+    found = {(one.__code__.co_qualname, one.__code__.co_firstlineno) for one in functions}
+    different = {(old.co_qualname, old.co_firstlineno) for old, new in pairs if _is_function(old) and old != new}
+    if not different <= found <= changed.keys():
+        return False  # not loaded, or made by another function while it was loaded
     for one in functions:
         one.__code__ = changed[one.__code__.co_qualname, one.__code__.co_firstlineno]
     return True
