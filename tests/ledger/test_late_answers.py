@@ -14,7 +14,7 @@ from batchpay.ledger.open import accept_witness
 from batchpay.ledger.records import Decision
 from batchpay.outcome import Outcome
 from batchpay.payment import State
-from tests.ledger.batches import ACCEPTED, DECLINED, NOT_SENT, columns, register, states
+from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns, register, states
 from tests.ledger.factories import LedgerFactory
 
 
@@ -37,11 +37,18 @@ class Trial:
         """Decide about the first row; raises what the ledger does."""
         self.factory.open().resolve(self.name, [Decision(1, state, None)], "ben", "looked it up")
 
-    def settle_unknowing(self, state: State) -> None:
-        """Decide while the answer is out of sight, on another machine for one; then it comes back."""
+    def settle_unknowing(self, state: State, sent_again: Outcome | None = None) -> None:
+        """Decide while the answer is out of sight, and perhaps send the row again; then it comes back."""
         aside = self.spilled.with_name("aside")
         self.spilled.rename(aside)
         self.settle(state)
+        if sent_again is not None:
+            ledger = self.factory.open()
+            with ledger.lock(self.digest):
+                run = ledger.start(self.name, "ada")
+                run.commit([1], [])
+                run.commit([], [(1, sent_again)])
+                run.finish(None)
         aside.rename(self.spilled)
 
     def start(self) -> tuple[Ledger, list[str]]:
@@ -129,6 +136,39 @@ def test_what_a_person_has_settled_stays_and_is_told(
     told = [json.loads(event.detail).get("answers") for event in ledger.events(trial.name)]
     assert {"1": outcome.state.value} in told
     assert ledger.check() == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (ACCEPTED, ACCEPTED, ["accepted, and the ledger accepted"]),
+        (ACCEPTED, IN_DOUBT, ["accepted, and the ledger in_doubt"]),
+        (DECLINED, ACCEPTED, ["declined, and the ledger accepted"]),
+        (DECLINED, DECLINED, []),
+        (NOT_SENT, ACCEPTED, []),
+        (NOT_SENT, IN_DOUBT, []),
+    ],
+)
+def test_an_answer_to_an_attempt_before_the_last_is_told_where_a_row_may_be_paid_twice(
+    ledger_factory: LedgerFactory, first: Outcome, second: Outcome, said: list[str]
+) -> None:
+    """Both attempts accepted is two payments, and nothing of it may be held for news of the last attempt."""
+    trial = Trial(ledger_factory, first)
+    trial.settle_unknowing(State.PENDING, second)
+    ledger, told = trial.start()
+    assert [words.partition("kept aside says ")[2].partition(":")[0] for words in told] == said
+    row = next(iter(ledger.rows(trial.name)))
+    assert (row.state, row.attempts, row.reason) == (second.state, 2, second.reason)
+    assert ledger.check() == []
+
+
+@pytest.mark.parametrize("state", [State.IN_DOUBT, State.ACCEPTED])
+def test_what_proves_nothing_holds_no_decision_up(ledger_factory: LedgerFactory, state: State) -> None:
+    """That the connection broke was kept aside as well, and nothing is accepted without an answer."""
+    trial = Trial(ledger_factory, Outcome(state, "connection closed", bytes_sent=900))
+    trial.settle(State.DECLINED)
+    ledger, told = trial.start()
+    assert (told, states(ledger, trial.name)[1]) == ([], State.DECLINED)
 
 
 def test_what_is_known_already_is_not_told(ledger_factory: LedgerFactory, tmp_path: Path) -> None:

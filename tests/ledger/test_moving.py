@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -145,6 +146,8 @@ def test_all_of_a_ledger_arrives(mover: Mover) -> None:
             run.finish(None)
         register(ledger, columns(ledger, [1], salt="new"), content=b"new")
         assert ledger.check() == []
+    with closing(sqlite3.connect(mover.factory.path)) as file:
+        assert file.execute("SELECT who, why FROM event WHERE kind = 'moved'").fetchall() == [("ada", WHY)]
     mover.move()  # once more does nothing
     assert mover.in_force() == [mover.there]
     with pytest.raises(LedgerNotUsable, match=f"has moved to {mover.url.replace('payer@', '')}"):
@@ -227,6 +230,8 @@ def test_rows_that_a_killed_run_was_sending_arrive_in_doubt(mover: Mover) -> Non
     mover.move()
     with closing(door.open_ledger(mover.there)) as moved:
         assert states(moved, name) == {1: State.IN_DOUBT, 2: State.IN_DOUBT, 3: State.PENDING}
+        begun = [(event.who, event.why) for event in moved.events(name) if event.kind == "started"]
+        assert begun == [("ada", None), ("ada", "the ledger moves to another database")]
         assert moved.check() == []
 
 
@@ -251,6 +256,19 @@ def test_nothing_moves_while_a_run_is_under_way_or_where_anything_is_wrong(mover
         connection = left.store._connection  # type: ignore[attr-defined]
         connection.execute("UPDATE row SET amount_cents = 5 WHERE state = 5")
         mover.move()
+
+
+def test_what_only_the_check_of_a_whole_ledger_finds_does_not_move(
+    mover: Mover, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large ledger is checked in short when it is opened."""
+    register(mover.factory.create(), columns(mover.factory.open(), [1]))
+    mover.factory.close()
+    with monkeypatch.context() as patched:
+        patched.setattr(departure, "check", lambda store: ["a row contradicts its attempts"])
+        with pytest.raises(LedgerDamaged, match="a row contradicts its attempts; nothing was moved"):
+            mover.move()
+    assert mover.in_force() == [mover.factory.settings]
 
 
 def test_whoever_opened_the_file_before_the_move_writes_nothing_to_it_after(mover: Mover) -> None:

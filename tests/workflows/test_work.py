@@ -16,7 +16,7 @@ from batchpay.ledger.open import create_ledger, join, open_ledger
 from batchpay.outcome import Outcome
 from batchpay.payment import State
 from batchpay.sending.limits import Limits
-from batchpay.settings import LedgerSettings, Secret, Settings, SubmitSettings
+from batchpay.settings import LedgerSettings, PolicySettings, Secret, Settings, SubmitSettings
 from batchpay.summary import Summary
 from batchpay.workflows import submit as submitting
 from batchpay.workflows.move_gateway import move_gateway
@@ -329,6 +329,15 @@ def test_a_batch_that_waited_for_another_one_is_looked_up_anew(machines: Machine
         move_gateway(old, new, "their letter of May", machines.one, ANN)
         with pytest.raises(SettingsNotUsable, match=f"is intended for the gateway {new}"):
             help_with(ledger, listed, RunRequest(None), machines.two, CREDENTIALS, ANN, Quiet())
+    assert machines.desk.arrived.total() == 1
+
+
+def test_a_batch_that_nobody_touched_for_long_is_not_helped_with(machines: Machines) -> None:
+    """As for whoever resumes it: its payments may have been made some other way, and a person must say otherwise."""
+    batch = machines.submit(machines.one, rows_max=1).batch
+    today = replace(machines.two, policy=PolicySettings(stale_days=0))
+    with closing(open_ledger(today.ledger)) as ledger, pytest.raises(WrongUse, match="has had no activity"):
+        help_with(ledger, ledger.find(batch), RunRequest(None), today, CREDENTIALS, ANN, Quiet())
     assert machines.desk.arrived.total() == 1
 
 
