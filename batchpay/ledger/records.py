@@ -209,7 +209,7 @@ class LedgerRow:
     details: dict[str, Any]
 
     def may_lack_last_attempt(self, restored_at: datetime | None) -> bool:
-        """Whether a restored ledger may not know the row's last attempt; only for a row in doubt that was sent."""
+        """Whether a restored ledger may not know the last attempt of this row in doubt."""
         return self.reason == RESTORED_REASON or bool(restored_at and self.sent_at and self.sent_at <= restored_at)
 
 

@@ -264,7 +264,7 @@ def _conclusion(row: LedgerRow, matching: Matching) -> tuple[State | None, str]:
 
 def _attempts_at_least(row: LedgerRow, restored_at: datetime | None) -> int:
     """Return how often a row in doubt was sent, with the attempt that a restored ledger may have lost."""
-    return row.attempts + (row.attempts > 0 and row.may_lack_last_attempt(restored_at))
+    return row.attempts + row.may_lack_last_attempt(restored_at)
 
 
 def _proves_nothing(line: ExportLine, row: LedgerRow) -> str | None:

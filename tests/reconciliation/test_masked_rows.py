@@ -48,6 +48,17 @@ def test_another_end_amount_or_day_is_another_payment(tmp_path: Path, line: str)
     assert verdicts == {"1": "missing there", "there 2": "unknown here"}
 
 
+@pytest.mark.parametrize(("reference", "is_its"), [("SBX000000001", True), ("SBX000000011", False)])
+def test_a_line_with_its_invoice_is_a_rows_where_the_masked_reference_may_be_the_same(
+    tmp_path: Path, reference: str, is_its: bool
+) -> None:
+    """In an export with references that the ledger knows, however late the line is dated."""
+    late = today() + timedelta(days=6)
+    lines = [f"{reference},INV-1,12.50,{late},x6789,Settled", "SBX2,INV-2,12.50,TODAY,x6789,Settled"]
+    _, verdicts, _ = held_against(tmp_path, [MASKED, Planned(2, reference="SBX2")], lines)
+    assert verdicts["1"] == ("matched" if is_its else "missing there")
+
+
 @pytest.mark.parametrize(
     ("rows", "others", "lines"),
     [

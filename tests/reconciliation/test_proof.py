@@ -177,6 +177,16 @@ def test_one_payment_that_is_listed_twice_proves_one_row(
     assert settled == ({} if not_found else dict.fromkeys(doubts, State.ACCEPTED if is_proof else None))
 
 
+@pytest.mark.parametrize(("other", "settled"), [("R1", {}), ("R2", ACCEPTED)])
+def test_one_reference_of_rows_in_two_batches_proves_neither(
+    tmp_path: Path, other: str, settled: dict[int, State | None]
+) -> None:
+    """A gateway that counts anew each month: last month's payment settled this month's row."""
+    lines = ["R1,INV-1,12.50,TODAY,x6789,Settled"]
+    row = Planned(1, State.IN_DOUBT, reference="R1")
+    assert held_against(tmp_path, [row], lines, others=[Planned(1, reference=other, invoice="OLD-1")])[2] == settled
+
+
 @pytest.mark.parametrize(
     ("other", "line", "settled"),
     [

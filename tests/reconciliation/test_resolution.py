@@ -12,7 +12,8 @@ import openpyxl
 import pytest
 
 from batchpay.errors import FileRefused, WrongUse
-from batchpay.ledger.records import Decision
+from batchpay.ledger.open import accept_witness
+from batchpay.ledger.records import RESTORED_REASON, Decision
 from batchpay.payment import State, Totals
 from batchpay.reconciliation.resolution import (
     HEADER,
@@ -27,7 +28,7 @@ from batchpay.reconciliation.resolution import (
     write_sheet,
 )
 from batchpay.text import instant, local_time
-from tests.support.ledger_factory import Planned, add_batch, invoice_of, ledger_in
+from tests.support.ledger_factory import Planned, add_batch, invoice_of, ledger_in, ledger_settings
 
 BATCH = "3f2a91c0d7e1"
 
@@ -123,7 +124,8 @@ def test_a_filled_sheet_is_never_overwritten(tmp_path: Path) -> None:
 
 def test_a_single_decision_is_about_a_row_in_doubt() -> None:
     """A row that isn't in doubt is not touched."""
-    assert decide(9, "declined", None, DOUBTS) == Decision(9, State.DECLINED, None, 0)
+    for reference in (None, ""):
+        assert decide(9, "declined", reference, DOUBTS) == Decision(9, State.DECLINED, None, 0)
     with pytest.raises(WrongUse, match="row 3 is not in doubt"):
         decide(3, "accepted", None, DOUBTS)
 
@@ -172,10 +174,12 @@ def test_rows_in_doubt_say_what_to_look_for(tmp_path: Path) -> None:
     ]
     with ledger_in(tmp_path) as ledger:
         batch = ledger.find(add_batch(ledger, rows))
+        assert rows_in_doubt(ledger, batch.batch, timeout_s=30.0)[0].why == "no answer was recorded"
         with ledger.lock(batch.digest):
             take_over(ledger, batch, "tester")
         found = rows_in_doubt(ledger, batch.batch, timeout_s=30.0)
         assert ledger.find(batch.batch).stopped == "an earlier run was killed"
+        finished = {row.row: row.finished_at for row in ledger.rows(batch.batch)}
     assert [one.row for one in found] == [3, 2]
     credit, debit = found
     assert credit.money_leaves and not debit.money_leaves
@@ -183,7 +187,17 @@ def test_rows_in_doubt_say_what_to_look_for(tmp_path: Path) -> None:
     assert (credit.sent_until - credit.sent_from).total_seconds() == 30.0
     assert debit.reference == invoice_of(rows[1])
     assert (debit.amount_cents, debit.account, debit.name) == (999, "****6789", "Ada Quill")
-    assert debit.why == "reset after 412 bytes"
+    assert (debit.why, debit.sent_until) == ("reset after 412 bytes", finished[2])
+
+
+def test_a_row_that_a_restored_ledger_never_sent_is_not_said_to_have_been_sent(tmp_path: Path) -> None:
+    """`sent , and perhaps again` would send a person to look for a payment of which nothing is known."""
+    with ledger_in(tmp_path) as ledger:
+        batch = add_batch(ledger, [Planned(1, State.PENDING)])
+    accept_witness(ledger_settings(tmp_path), "ben", "the disk died")
+    with ledger_in(tmp_path) as ledger:
+        (found,) = rows_in_doubt(ledger, batch, timeout_s=30.0)
+    assert (found.why, found.sent_from, found.sent_until) == (RESTORED_REASON, None, None)
 
 
 @pytest.mark.parametrize("reference", ["TX\x1b77", "TX\n77", "T" * 129])
@@ -212,6 +226,47 @@ def test_a_sheet_of_a_row_that_was_never_sent_is_not_about_its_first_attempt(tmp
     sent = replace(doubt(2, 999), sent_from=datetime(2026, 11, 23, 11, tzinfo=UTC), attempts=attempts)
     with pytest.raises(FileRefused, match="row 2 was sent again after this sheet was written"):
         read_decisions(sheet, BATCH, {**DOUBTS, 2: sent})
+
+
+@pytest.mark.parametrize(
+    ("known", "then", "now"),
+    [
+        (0, "2026-11-23T09:30:00", 0),
+        (1, None, 2),
+        (2, None, 1),
+        (0, None, 1),
+        (1, "", 1),
+        (1, "2026-11-23T09:30:00", 1),
+    ],
+)
+def test_a_sheet_that_knows_other_attempts_than_a_restored_ledger_is_not_about_its_doubt(
+    tmp_path: Path, known: int, then: str | None, now: int
+) -> None:
+    """When the row was sent last is unknown to the ledger: only the number of attempts tells which doubt this is."""
+    doubts = {2: replace(doubt(2, 999), attempts=known)}
+    write_sheet(tmp_path / "d.csv", BATCH, doubts.values())
+    lines = list(csv.reader((tmp_path / "d.csv").read_text("utf-8").splitlines()))
+    lines[1][HEADER.index("decision")] = "send again"
+    with (tmp_path / "same.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(lines)
+    assert read_decisions(tmp_path / "same.csv", BATCH, doubts).decisions == [Decision(2, State.PENDING, None, known)]
+    if then is not None:
+        lines[1][HEADER.index("sent_from_utc")] = then
+    with (tmp_path / "other.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(lines)
+    with pytest.raises(FileRefused, match="row 2 may have been sent since this sheet was written"):
+        read_decisions(tmp_path / "other.csv", BATCH, {2: replace(doubt(2, 999), attempts=now)})
+
+
+def test_a_sheets_time_may_be_of_another_zone(tmp_path: Path) -> None:
+    """A program that filled it in wrote the same moment in its own."""
+    sheet = filled(tmp_path / "d.csv", {2: ("declined", "", "")})
+    lines = list(csv.reader(sheet.read_text("utf-8").splitlines()))
+    lines[1][HEADER.index("sent_from_utc")] = "2026-11-23T10:30:00+01:00"
+    with sheet.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(lines)
+    sent = replace(doubt(2, 999), sent_from=datetime(2026, 11, 23, 9, 30, tzinfo=UTC), attempts=1)
+    assert read_decisions(sheet, BATCH, {**DOUBTS, 2: sent}).decisions == [Decision(2, State.DECLINED, None, 1)]
 
 
 @pytest.mark.parametrize(

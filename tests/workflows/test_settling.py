@@ -174,6 +174,7 @@ def test_an_export_settles_what_a_killed_run_was_sending(desk: Desk) -> None:
         (["TX-2 Declined"], State.IN_DOUBT),
         (["TX-2 Declined", "TX-2 Declined"], State.IN_DOUBT),
         (["TX-2 Declined", "TX-9 Declined"], State.DECLINED),
+        ([" Declined", " Declined"], State.DECLINED),
         (["TX-2 Declined", "TX-9 Settled"], State.ACCEPTED),
     ],
 )
@@ -185,7 +186,7 @@ def test_a_refusal_of_an_earlier_attempt_says_nothing_about_the_last(
     desk.answer = lambda reference: IN_DOUBT
     desk.resume(batch)
     export, today = desk.folder / "export.csv", datetime.now(UTC).date().isoformat()
-    rows = [f"{line.split()[0]},A-2,10.00,{today},{line.split()[1]}" for line in lines]
+    rows = ["{},A-2,10.00,{},{}".format(line.split(" ")[0], today, line.split(" ")[1]) for line in lines]
     export.write_text("\n".join(["Transaction ID,Invoice Number,Amount,Date,Status", *rows]) + "\n")
     reconcile(batch, ReconcileRequest(str(export), output=str(desk.folder / "out.csv")), desk.settings, ANN, Reader())
     assert states(desk, batch)[1] is settled
