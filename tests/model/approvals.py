@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.model.actions import chosen, options_of, prepare
 from tests.model.business import Row
-from tests.model.command import Call, run_here
+from tests.model.command import Call, Done, run_here
 from tests.model.files import write_file
-from tests.model.world import File, Violation, World
+from tests.model.world import Command, File, Violation, World
 
 _PEOPLE = ("ben", "ben", "cleo", "ada")
 """Who is asked to approve: the same person twice, another one, and whoever prepared the plan."""
@@ -20,21 +22,21 @@ def set_policy(world: World, a: int, b: int, c: int) -> None:
 
 
 def plan(world: World, a: int, b: int, c: int) -> None:
-    """Dry run with a plan, approvals by some people, another file or day meanwhile, then its submission."""
+    """Dry run with a plan, approvals by some people, another file or day meanwhile, then its submission: one or two."""
     file = chosen(world.files, a)
     if file is None or world.forbidden:
         return
     options = [one for one in options_of(b, c) if one not in ("--limit", "1")]
     path = str(world.home / "plan.json")
     made = _run(world, "ada", "submit", file.name, *options, "--dry-run", "--plan", path, "--json")
-    if made.get("exit_code") not in (0, 3, 7) or made.get("would_send") is None:
+    if made.get("exit_code") not in (0, 3, 7) or not isinstance(would_send := made.get("would_send"), int):
         return
     approvers = {
         person for person in _PEOPLE[: c % 5] if "approvals" in _run(world, person, "approve", path, "--yes", "--json")
     }
     if "ada" in approvers:
         raise Violation("whoever prepared a plan approved it")
-    meanwhile = b // 10 % 4
+    meanwhile = b // 10 % 5
     if meanwhile == 1:
         world.pass_hours(24 * 9)
     rows = file.rows
@@ -45,12 +47,15 @@ def plan(world: World, a: int, b: int, c: int) -> None:
     forbidden = "" if enough and meanwhile != 2 else "the plan was not approved by enough others, or is of another file"
     if meanwhile == 1 and world.approvals:
         forbidden = "its approvals are too old"
-    if meanwhile != 2 and not made["would_send"]:
+    if meanwhile != 2 and not would_send:
         forbidden = ""  # if nothing would be sent nobody needs to approve
     odd = world.gateway.odd_answers
+    if meanwhile == 4:
+        _send_twice(world, file, [*options, "--from-plan", path], forbidden, would_send)
+        return
     sent = _send(world, File(file.name, list(rows)), [*options, "--from-plan", path], forbidden)
-    if sent and sent != made["would_send"] and world.gateway.odd_answers == odd:
-        raise Violation(f"the plan says {made['would_send']} rows, {sent} were sent")
+    if sent and sent != would_send and world.gateway.odd_answers == odd:
+        raise Violation(f"the plan says {would_send} rows, {sent} were sent")
     if meanwhile == 3 and sent:
         other = ["--again", "--reason", "once more, by the old plan"]
         _send(world, File(file.name, list(rows)), [*other, "--from-plan", path], "its plan is used up")
@@ -67,6 +72,22 @@ def _send(world: World, file: File, options: list[str], forbidden: str) -> int:
     if forbidden and known is None and done.code not in (2, 4, 5, 7, 8, 9):
         raise Violation(f"exit code {done.code}, although {forbidden}")
     return arrived
+
+
+def _send_twice(world: World, file: File, options: list[str], forbidden: str, would_send: int) -> None:
+    """Submit, and once more by another process when the first one has checked its file."""
+    call, command = prepare(world, file, options, forbidden=forbidden)
+
+    def use() -> list[tuple[Command, Done]]:
+        inner_call, inner = prepare(world, file, options, forbidden=forbidden)
+        inner.disturbed = True
+        return [(inner, world.forks.run(replace(inner_call, person="ada")))]
+
+    began = len(world.gateway.arrivals)
+    world.run_with_hook(replace(call, person="ada"), command, use, "lock")
+    arrived = [one for one in world.gateway.arrivals[began:] if one.void != "not applied"]
+    if len(arrived) > would_send:
+        raise Violation(f"the plan says {would_send} rows, two processes sent {len(arrived)} by it")
 
 
 def _run(world: World, person: str, *arguments: str) -> dict[str, object]:

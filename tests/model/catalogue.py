@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.model import actions, approvals, disasters, meanwhile, purging
+from tests.model import actions, approvals, between, disasters, meanwhile, purging
 from tests.model.actions import Action
 
 
@@ -57,4 +57,11 @@ ACTIONS: dict[str, Weighed] = {
     "archive": Weighed(meanwhile.archive, 1),
     "full_output": Weighed(meanwhile.full_output, 1),
     "reconcile": Weighed(meanwhile.reconcile, 2),
+    "one_in_another": Weighed(between.one_in_another, 4),
+    "restored_in_use": Weighed(between.restored_in_use, 2),
+    "let_through_elsewhere": Weighed(between.let_through_elsewhere, 2),
+    "put_back_unapproved": Weighed(between.put_back_unapproved, 1),
+    "gateway_moved": Weighed(between.gateway_moved, 1),
+    "other_environment_first": Weighed(between.other_environment_first, 1),
+    "old_papers": Weighed(between.old_papers, 2),
 }

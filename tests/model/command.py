@@ -59,8 +59,11 @@ class Done:
         return value if isinstance(value, dict) else {}
 
 
-def run_here(call: Call, before_lock: Sequence[Callable[[], None]] = ()) -> Done:
-    """Run a command in this process; those in `before_lock` are called when it is about to take a batch's lock."""
+def run_here(call: Call, moment: str = "", acts: Sequence[Callable[[], object]] = ()) -> Done:
+    """Run a command in this process; `acts` are called one by one, the last one first, when it comes to a moment.
+
+    `lock`: it is about to take a batch's lock.
+    """
     clock.exchange()
     handlers = {number: signal.getsignal(number) for number in _SIGNALS}
     environment, folder, arguments, umask = dict(os.environ), Path.cwd(), sys.argv, os.umask(0o077)
@@ -69,7 +72,7 @@ def run_here(call: Call, before_lock: Sequence[Callable[[], None]] = ()) -> Done
     getpwuid = pwd.getpwuid
     cores = os.sched_getaffinity(0)
     try:
-        with _pause_at_lock(before_lock):
+        with _pause_at_lock(acts if moment == "lock" else ()):
             code = _main(call)
     finally:
         for number, descriptor in enumerate(descriptors):
@@ -134,7 +137,7 @@ def _read(call: Call, code: int) -> Done:
 
 
 @contextmanager
-def _pause_at_lock(acts: Sequence[Callable[[], None]]) -> Iterator[None]:
+def _pause_at_lock(acts: Sequence[Callable[[], object]]) -> Iterator[None]:
     """Stop between what was checked and what is registered: when the batch's lock is taken."""
     if not acts:
         yield

@@ -12,7 +12,7 @@ from tests.model.business import Batch, Row
 from tests.model.command import Call, run_here
 from tests.model.files import read_table
 from tests.model.ledgers import LEDGER
-from tests.model.world import Violation, World
+from tests.model.world import File, Violation, World
 
 _CONFIG = Path(".config/batchpay")
 REASON = ("--reason", "asked the gateway")
@@ -47,10 +47,13 @@ def back_up(world: World, a: int, b: int, c: int) -> None:
 
 def bring_back(world: World, a: int, b: int, c: int) -> None:
     """Restore the backup: the ledger does not know what was sent since."""
-    backup = world.backup
-    if backup is None:
-        return
-    world.ledger.bring_back(backup.copy)
+    if world.backup is not None:
+        put_back(world, world.backup)
+
+
+def put_back(world: World, backup: Backup, *, in_use: bool = False) -> None:
+    """Restore a backup, perhaps while a command has the ledger open."""
+    world.ledger.bring_back(backup.copy, in_use=in_use)
     world.story.append("bring the backup back")
     for name, batch in world.batches.items():
         batch.lost = batch.lost or name not in backup.batches
@@ -97,7 +100,7 @@ def clone(world: World, a: int, b: int, c: int) -> None:
     """Copy the home with ledger, key and witness to another machine, and continue there."""
     if world.ledger.is_in_home and world.batches and not world.forbidden:
         with world.another_home("clone") as home:
-            _try_there(world, home, a, "the ledger was cloned to another machine", "machine-two")
+            _try_there(world, home, a, world.files, "the ledger was cloned to another machine", "machine-two")
 
 
 def set_back(world: World, a: int, b: int, c: int) -> None:
@@ -131,7 +134,10 @@ def edit_by_hand(world: World, a: int, b: int, c: int) -> None:
         return
     with world.ledger.edited(world) as home:
         if home is not None:
-            _try_there(world, home, a, "somebody edited the ledger by hand")
+            # In a database only the batch that is to be sent is compared with its history.
+            known = [one for one in world.files if world.known_batch(one.rows, live=world.live)]
+            files = world.files if world.ledger.is_in_home else known
+            _try_there(world, home, a, files, "somebody edited the ledger by hand")
 
 
 def second_ledger(world: World, a: int, b: int, c: int) -> None:
@@ -177,9 +183,9 @@ def clock_back(world: World, a: int, b: int, c: int) -> None:
         world.pass_hours(hours)
 
 
-def _try_there(world: World, home: Path, a: int, why: str, machine: str = "machine-one") -> None:
+def _try_there(world: World, home: Path, a: int, files: list[File], why: str, machine: str = "machine-one") -> None:
     """Submit a file and resume a batch in another home: neither may send anything."""
-    file, batch = chosen(world.files, a), chosen(_alive(world), a)
+    file, batch = chosen(files, a), chosen(_alive(world), a)
     tries: list[tuple[list[str], list[Row]]] = []
     if file is not None:
         tries.append((["submit", file.name, "--json"], file.rows))

@@ -69,6 +69,14 @@ def read_table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def write_table(path: Path, lines: Sequence[dict[str, str]]) -> None:
+    """Write lines as CSV, by column."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(lines[0]))
+        writer.writeheader()
+        writer.writerows(lines)
+
+
 def number_of(line: dict[str, str]) -> int:
     """Return the payment that a line of a results or rejects file is about."""
     return int(line["walk"].removeprefix("E"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import subprocess
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
@@ -34,8 +35,8 @@ class Ledger(Protocol):
     def back_up(self, world: World) -> str:
         """Keep a copy; return its name, or nothing if none could be made."""
 
-    def bring_back(self, copy: str) -> None:
-        """Put a copy in its place."""
+    def bring_back(self, copy: str, *, in_use: bool = False) -> None:
+        """Put a copy in its place; `in_use` does so while a command has the ledger open."""
 
     def edited(self, world: World) -> AbstractContextManager[Path | None]:
         """Make paid rows pending with a database tool for a while; yields the home that has it so, or None."""
@@ -58,7 +59,10 @@ class LedgerFile:
         path = str(world.folder / f"backup-{len(world.commands)}.db")
         return "" if world.run("ledger", "backup", path).code else path
 
-    def bring_back(self, copy: str) -> None:
+    def bring_back(self, copy: str, *, in_use: bool = False) -> None:
+        if in_use:  # by another process: closing the file in this one would drop the locks of its connections
+            subprocess.run(["cp", copy, str(self._path)], check=True)
+            return
         for left in ("-wal", "-shm"):
             Path(f"{self._path}{left}").unlink(missing_ok=True)
         shutil.copyfile(copy, self._path)
@@ -94,7 +98,7 @@ class LedgerDatabase:
         self._copy(self._name, self._copies[-1])
         return self._copies[-1]
 
-    def bring_back(self, copy: str) -> None:
+    def bring_back(self, copy: str, *, in_use: bool = False) -> None:
         self._server.drop(self._name)
         self._copy(copy, self._name)
 

@@ -197,18 +197,14 @@ def reconcile(world: World, a: int, b: int, c: int) -> None:
     other = known[0] if known else "S0"
     if other == "S0" and kind == "another row's":
         return
-    lines = ["Transaction ID,Invoice,Amount,Date,Account,Status"]
+    lines = []
     for row in batch.rows:
         one = arrived.get(row.number)
         if one is not None and batch.states.get(row.number) == "in_doubt":
-            lines.append(_line(row, str(one.invoice), kind, other))
-    if kind == "one payment's" and len(lines) < 3:
+            lines.append(export_line(row, str(one.invoice), kind, other))
+    if kind == "one payment's" and len(lines) < 2:
         return
-    (world.home / "export.csv").write_text("\n".join(lines) + "\n", "utf-8")
-    world.story.append(f"export.csv holds {kind} lines: {lines[1:]}")
-    done = world.run("reconcile", batch.name, "--against", "export.csv", "--settle", "--reason", "export", "--name",
-                     "Grace", "--yes", "--json")  # fmt: skip
-    settled = done.json.get("reconciliation", {}).get("settled", [])
+    settled = settle_by_export(world, batch, kind, lines)
     table = {line["row"]: line for line in read_table(_results_of(world, batch.name))}
     if kind != "true" and any(table[str(number)]["state"] == "accepted" for number in settled):
         raise Violation(f"rows {settled} of batch {batch.name} are accepted by {kind} lines")
@@ -216,6 +212,16 @@ def reconcile(world: World, a: int, b: int, c: int) -> None:
         raise Violation(f"rows {settled} of batch {batch.name} are settled by {kind} lines")
     for number in settled:
         settle(world, batch, batch.rows[number - 1].number, table[str(number)]["state"])
+
+
+def settle_by_export(world: World, batch: Batch, kind: str, lines: list[str]) -> list[int]:
+    """Settle a batch by an export with these lines; return the rows that it settles."""
+    text = "\n".join(["Transaction ID,Invoice,Amount,Date,Account,Status", *lines])
+    (world.home / "export.csv").write_text(f"{text}\n", "utf-8")
+    world.story.append(f"export.csv holds {kind} lines: {lines}")
+    done = world.run("reconcile", batch.name, "--against", "export.csv", "--settle", "--reason", "export", "--name",
+                     "Grace", "--yes", "--json")  # fmt: skip
+    return list(done.json.get("reconciliation", {}).get("settled", []))
 
 
 def _send_again(world: World, batch: Batch) -> None:
@@ -236,7 +242,8 @@ def _results_of(world: World, name: str) -> Path:
     return path
 
 
-def _line(row: Row, invoice: str, kind: str, other: str) -> str:
+def export_line(row: Row, invoice: str, kind: str, other: str = "") -> str:
+    """Write a line of a kind about a row; `other` is the reference of another one."""
     day = clock.now(datetime.UTC).date() - datetime.timedelta(days=30 if kind == "last month's" else 0)
     refused = dict.fromkeys(("an earlier attempt's", "one payment's"), "Declined")
     status = {"returned": "Returned", "pending": "Pending", **refused}.get(kind, "Settled")

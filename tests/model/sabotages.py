@@ -30,6 +30,8 @@ class Defect:
     """The shortest walk that shows it."""
     changes: tuple[tuple[str, str, str], ...]
     """File of the package, text, replacement."""
+    on_postgres: bool = False
+    """Whether it shows only in a database."""
 
 
 DEFECTS = (
@@ -427,6 +429,140 @@ DEFECTS = (
         "make:1:0:0 look_around:0:0:0",
         (("text.py", "    if not text.isprintable():\n", "    if not text:\n"),),
     ),
+    Defect(
+        "E18 a ledger that was restored while it was open is written to",
+        "restored_in_use:0:1:0",
+        (
+            (
+                "ledger/sqlite/store.py",
+                "        if self._last is None and before != ",
+                "        if before is None and before != ",
+            ),
+        ),
+    ),
+    Defect(
+        "E18 of two commands under way in a restored ledger the second one hides that it was restored",
+        "restored_in_use:1:0:0",
+        (
+            (
+                "ledger/sqlite/store.py",
+                "        if self._last is None and before != ",
+                "        if before is None and before != ",
+            ),
+            (
+                "ledger/sqlite/ledger.py",
+                "        number = self._held_batch(batch)\n        check_batch",
+                "        audit.refuse_behind(self.store)\n        number = self._held_batch(batch)\n        check_batch",
+            ),
+        ),
+    ),
+    Defect(
+        "E18 a database that was restored while it was open is written to",
+        "restored_in_use:0:1:0",
+        (
+            (
+                "ledger/postgres/opening.py",
+                "                store.require_whole = lambda: failover.require_whole(store, joins=True)\n",
+                "",
+            ),
+        ),
+        on_postgres=True,
+    ),
+    Defect(
+        "E18 only a run's start looks whether a database was restored while it was open",
+        "restored_in_use:2:0:0",
+        (
+            (
+                "ledger/postgres/opening.py",
+                "                store.require_whole = lambda: failover.require_whole(store, joins=True)\n",
+                "",
+            ),
+            (
+                "ledger/postgres/ledger.py",
+                "        number = self._held_batch(batch)\n        audit.check_batch",
+                "        from batchpay.ledger.postgres import failover\n\n"
+                "        failover.require_whole(self.store, joins=True)\n"
+                "        number = self._held_batch(batch)\n        audit.check_batch",
+            ),
+        ),
+        on_postgres=True,
+    ),
+    Defect(
+        "E19 resume pays a gateway that has moved at the address that its batch had before it was held",
+        "gateway_moved:0:0:0",
+        (
+            (
+                "workflows/resume.py",
+                "            found = ledger.find(found.batch)  # until it was held, others may have changed it\n",
+                "",
+            ),
+        ),
+    ),
+    Defect(
+        "E19 resume looks for what was let through elsewhere before it holds its batch",
+        "let_through_elsewhere:0:0:2",
+        (
+            (
+                "workflows/resume.py",
+                "        with ledger.lock(found.digest):\n",
+                "        before = fails_today(ledger, found, settings)\n        with ledger.lock(found.digest):\n",
+            ),
+            (
+                "workflows/resume.py",
+                "            fails = fails_today(ledger, found, settings)\n",
+                "            fails = before\n",
+            ),
+        ),
+    ),
+    Defect(
+        "E19 what was let through elsewhere while a known file was checked is sent as well",
+        "let_through_elsewhere:0:0:0",
+        (("workflows/submit.py", " and repeated(ledger, known):", " and not known:"),),
+    ),
+    Defect(
+        "E19 one gateway is test and live for two calls that begin together",
+        "other_environment_first:0:0:0",
+        (
+            (
+                "workflows/submit.py",
+                "        refuse_other_environment(ledger, settings)  # its first batch",
+                "        # its first batch",
+            ),
+        ),
+    ),
+    Defect(
+        "E20 what a restored ledger knows of a row in doubt is taken for its last attempt",
+        "old_papers:0:0:0",
+        (
+            (
+                "ledger/records.py",
+                "return self.reason == RESTORED_REASON or bool(restored_at and self.sent_at and self.sent_at <= restored_at)",
+                "return False",
+            ),
+        ),
+    ),
+    Defect(
+        "E20 after a restore a refusal settles a row that was in doubt before the backup",
+        "old_papers:0:1:0",
+        (
+            (
+                "reconciliation/verdicts.py",
+                "row.attempts + row.may_lack_last_attempt(restored_at)",
+                "row.attempts + row.may_lack_last_attempt(None)",
+            ),
+        ),
+    ),
+    Defect(
+        "E20 a sheet from before a restore decides about a row that was in doubt before the backup",
+        "old_papers:0:1:1",
+        (
+            (
+                "reconciliation/resolution.py",
+                "row.may_lack_last_attempt(restored_at)",
+                "row.may_lack_last_attempt(None)",
+            ),
+        ),
+    ),
 )
 
 
@@ -452,7 +588,7 @@ def walk_over(defect: Defect, arguments: list[str]) -> subprocess.CompletedProce
     """Walk over a broken program."""
     with tempfile.TemporaryDirectory(prefix="sabotage-") as folder:
         return subprocess.run(
-            [sys.executable, "-m", "tests.model", *arguments],
+            [sys.executable, "-m", "tests.model", *arguments, *(["--postgres"] if defect.on_postgres else [])],
             cwd=broken(defect, Path(folder)),  # where Python looks first
             capture_output=True,
             text=True,

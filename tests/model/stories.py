@@ -16,7 +16,7 @@ STORIES: dict[str, int] = {
     "make submit": 16,
     # the same payments under other names, on the same day or when weeks have passed
     "make:*:0|2|3:* submit:*:0 days_pass? alter:*:3|4|6:* submit:0:0|3": 6,
-    "make:*:1|2|3:0|1 submit:*:0 days_pass:2|3|4 alter:*:1|2|5:* submit": 7,
+    "make:*:1|2|3:0|1 submit:*:0 days_pass:2|3|4 alter:*:1|2|5:* submit:0:0|3": 7,
     "make:*:0|2|3:0|1 submit:*:0 alter submit:*:4|9": 5,
     "make other_gateway? submit:*:0 other_gateway alter submit:0:0": 3,
     # invalid rows are corrected, here or in the rejects, and released or paid from another file
@@ -56,11 +56,30 @@ STORIES: dict[str, int] = {
 }
 """Each story and how often it occurs among the others."""
 
+IN_BETWEEN: dict[str, int] = {
+    "make submit:*:0|6 back_up? submit? one_in_another submit?": 5,
+    "restored_in_use accept? submit|resume": 5,
+    "let_through_elsewhere": 4,
+    "put_back_unapproved": 2,
+    "gateway_moved submit?": 2,
+    "other_environment_first": 2,
+    "old_papers": 5,
+}
+"""Those in which what was looked at is not what is acted on: a restore, a payment, a decision, another address.
+
+They follow the others, whose walks stay as they were.
+"""
+
 Numbered = tuple[str, int, int, int]
 
 
-_IN_TURN = [story for story, often in STORIES.items() for _ in range(often)]
-random.Random(1).shuffle(_IN_TURN)
+def _shuffled(stories: dict[str, int]) -> list[str]:
+    found = [story for story, often in stories.items() for _ in range(often)]
+    random.Random(1).shuffle(found)
+    return found
+
+
+_IN_TURN = _shuffled(STORIES) + _shuffled(IN_BETWEEN)
 
 
 def told(seed: int, dice: random.Random) -> list[Numbered]:

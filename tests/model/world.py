@@ -56,6 +56,8 @@ class Command:
     forbidden: str = ""
     """Why it must send nothing; empty if it may."""
     killed: bool = False
+    besides: set[str] = field(default_factory=set)
+    """Commands that ran while it was sending: it had decided by then what it sends."""
     disturbed: bool = False
     """Whether something else happened while it ran: then its own summary may be about less than the whole."""
     arrivals_then: int | None = None
@@ -231,12 +233,14 @@ class World:
         self.gateway.hook = lambda kind, count: once() if kind == moment else None
         command.disturbed = True
         try:
-            done = run_here(call, [once] * times if moment == "lock" else [])
+            done = run_here(call, moment, [once] * times)
         finally:
             self.gateway.hook = None
         if raised:
             raise raised[0]
         self.story.append(f"  {command.name} -> {done.code}; at its {moment}: {[end.code for _, end in ended]}")
+        if moment in ("connection", "payment"):
+            command.besides = {other.name for other, _ in ended}
         at_its_end = [*ended, (command, done)]
         registered = [(command, done), *ended] if moment in ("connection", "payment") else at_its_end
         invariants.hold_all(self, at_its_end, registered)
