@@ -81,7 +81,7 @@ def read_ledger_state(ledger: Ledger, environment: Environment) -> LedgerState:
             by_state[state] += totals
         doubts = BatchDoubts.of(ledger, batch)
         for row in doubts.abandoned:
-            by_state[State.SENDING] += Totals(-1, -row.amount_cents)
+            by_state[State.SENDING] -= Totals(1, row.amount_cents)
             by_state[State.IN_DOUBT] += Totals(1, row.amount_cents)
         if doubts.apart:
             since = _oldest_doubt(ledger, batch, doubts.abandoned)

@@ -138,8 +138,8 @@ class Verdict:
         for direction in Direction:
             moved = _totals(result.cents.filter(fails_now & (directions == direction)))
             self.rejected += moved
-            self.valid += Totals(-moved.rows, -moved.cents)
-            self.by_direction[direction.value] += Totals(-moved.rows, -moved.cents)
+            self.valid -= moved
+            self.by_direction[direction.value] -= moved
 
     def leave_out(self, result: ChunkResult, rows: pl.Series) -> None:
         """Remove the errors of these rows, once all were counted: a row that was sent is no longer an error today."""

@@ -87,7 +87,7 @@ def take(batch: str) -> ResponseReturnValue:
     except NotUsable as error:
         return _page(found, Refused(f"This export can't be used: {error}", 400))
     place = spool.export_place(found.batch)
-    dated = json.dumps(compared | _signed(here, person) | {"export": _digest(data)}).encode()
+    dated = json.dumps(compared | _signed(here, person, data)).encode()
     spool.place(here.home, place).mkdir(parents=True, exist_ok=True, mode=0o700)
     for kept, content in (("export", data), ("name", name.encode()), ("compared", dated)):
         pieces = range(0, len(content), spool.PIECE_BYTES)
@@ -131,15 +131,15 @@ def settle(batch: str) -> ResponseReturnValue:
     said = ", ".join(f"{one['place']} {one['becomes']}" for one in settled) or "nothing, which was no longer in doubt,"
     _note(here, person, found.batch, f"settled {said} by what {name} proves: {reason}")
     compared = _made(here, "compare", data, found.batch, name)
-    dated = json.dumps(compared | _signed(here, person) | {"settled": settled, "export": _digest(data)}).encode()
+    dated = json.dumps(compared | _signed(here, person, data) | {"settled": settled}).encode()
     spool.keep(here.ledger(), here.home, spool.export_place(found.batch), "compared", [dated])
     _note_if_reconciled(here, found.batch, compared)
     return redirect(url_for("reconcile.page", batch=found.batch), 303)
 
 
-def _signed(here: Site, person: Person) -> dict[str, Any]:
-    """Return who compared a batch, and when."""
-    return {"by": person.shown, "at": here.clock()}
+def _signed(here: Site, person: Person, data: bytes) -> dict[str, Any]:
+    """Return who compared a batch, when, and with which export."""
+    return {"by": person.shown, "at": here.clock(), "export": _digest(data)}
 
 
 def _note(here: Site, person: Person, batch: str, what: str) -> None:
@@ -178,7 +178,8 @@ def _export(here: Site, batch: str) -> tuple[bytes, str]:
     data, name, compared = (_kept(here, batch, kept) for kept in ("export", "name", "compared"))
     if data is None or name is None or compared is None:
         abort(404)
-    if json.loads(compared).get("export", _digest(data)) != _digest(data):
+    digest = _digest(data)
+    if json.loads(compared).get("export", digest) != digest:
         abort(NOT_NOW)
     return data, name.decode()
 

@@ -35,6 +35,20 @@ _DUE = "if it is due again, give it"
 _HELD_BACK = "which is held back there by today's rules"
 
 
+@dataclass(frozen=True, slots=True)
+class _Unfinished:
+    """What is not final in an earlier batch; flags by the number of its rows."""
+
+    waiting: Totals
+    """What has not been sent yet."""
+    held_back: HeldBack
+    """Which of these rows fail today's rules: `resume` sends none of them."""
+    only_there: bytearray
+    """Whether `resume` would send a row and no row of this file repeats it: it may have been corrected here."""
+    only_in_doubt: bytearray
+    """The same of rows in doubt: what is paid here in their place may have been paid there."""
+
+
 @dataclass(slots=True)
 class EarlierPayments:
     """What the rows of one file have in common with earlier payments."""
@@ -55,15 +69,8 @@ class EarlierPayments:
     _allowed_numbers: set[int] = field(default_factory=set)
     _repeated: dict[str, tuple[datetime, Totals]] = field(default_factory=dict)
     """Rows that repeat a batch, by its name."""
-    _waiting: dict[str, Totals] = field(default_factory=dict)
-    """What of such a batch has not been sent yet."""
-    _held_back: dict[str, HeldBack] = field(default_factory=dict)
-    """Which of these rows fail today's rules: `resume` sends none of them."""
-    _only_there: dict[str, bytearray] = field(default_factory=dict)
-    """By its number, whether `resume` would send such a row and no row of this file repeats it: it may have been
-    corrected here."""
-    _only_in_doubt: dict[str, bytearray] = field(default_factory=dict)
-    """The same of rows in doubt: what is paid here in their place may have been paid there."""
+    _unfinished: dict[str, _Unfinished] = field(default_factory=dict)
+    """What is not final in each batch that some row repeats, by its name."""
 
     def compare(
         self,
@@ -84,26 +91,12 @@ class EarlierPayments:
         found = ledger.earlier(lookup, environment, days=days, now=now, exclude_digest=exclude_digest)
         among = frame.filter(pl.col("_row").is_in([one.row for one in found]))
         lines = dict(among.select("_row", "_line").iter_rows())
-        for name in {one.earlier_batch for one in found} - self._waiting.keys():
-            self._look_at(ledger, name)
+        for name in {one.earlier_batch for one in found} - self._unfinished.keys():
+            self._unfinished[name] = _unfinished(ledger, name, self.settings)
         for one in found:
             self._take(one, lines[one.row], cents[one.row], rules)
-            self._only_there[one.earlier_batch][one.earlier_row] = False
-            self._only_in_doubt[one.earlier_batch][one.earlier_row] = False
-
-    def _look_at(self, ledger: Ledger, name: str) -> None:
-        """Record which rows of an earlier batch wait, are held back, or are in doubt."""
-        from batchpay.workflows.held_back import find_held_back  # few files repeat an earlier batch
-        from batchpay.workflows.still_due import fails_today
-
-        batch = ledger.find(name)
-        self._waiting[name] = batch.by_state[State.PENDING]
-        fails = fails_today(ledger, batch, self.settings) if self._waiting[name].rows else None
-        self._held_back[name] = held_back = find_held_back(ledger, name, fails)
-        self._only_there[name] = _rows_in(ledger, batch, State.PENDING)
-        for row in held_back:
-            self._only_there[name][row] = False
-        self._only_in_doubt[name] = _rows_in(ledger, batch, State.IN_DOUBT, State.SENDING)
+            there = self._unfinished[one.earlier_batch]
+            there.only_there[one.earlier_row] = there.only_in_doubt[one.earlier_row] = False
 
     def allow_in_file(self, rows: pl.DataFrame) -> None:
         """Record bills that pass though the file has them twice: `_row`, `_first`, its `_place`, `_line`, `_cents`."""
@@ -118,7 +111,9 @@ class EarlierPayments:
             f"{found.rows:,} of {rows:,} rows, {money(found.cents)}, are the same bills as batch {batch} of {_day(at)}"
             f"{self._not_sent(batch)}{self._not_known(batch)}"
             for batch, (at, found) in repeated
-            if found.rows >= _REPEATED_LEAST or self._waiting[batch].rows or any(self._only_in_doubt[batch])
+            if found.rows >= _REPEATED_LEAST
+            or (there := self._unfinished[batch]).waiting.rows
+            or any(there.only_in_doubt)
         ]
         if self.allowed.rows:
             left = self.allowed.rows - len(self._allowed_places)
@@ -130,12 +125,13 @@ class EarlierPayments:
 
     def _not_sent(self, batch: str) -> str:
         """Describe what of a batch waits: the nightly call no longer sends it if this file replaced its own."""
-        held_back = self._held_back[batch].totals
-        waiting = self._waiting[batch] - held_back
+        there = self._unfinished[batch]
+        held_back = there.held_back.totals
+        waiting = there.waiting - held_back
         told = ""
         if waiting.rows:
             told = f", of which {_counted(waiting)}, wait to be sent: batchpay resume {batch}"
-        if others := sum(self._only_there[batch]):
+        if others := sum(there.only_there):
             told += f" (which also sends, as it was, what this file corrects or leaves out: {row_count(others)})"
         if held_back.rows:
             verb = "is" if held_back.rows == 1 else "are"
@@ -144,7 +140,7 @@ class EarlierPayments:
 
     def _not_known(self, batch: str) -> str:
         """Describe which rows in doubt of a batch this file may have corrected: those may have been paid."""
-        if not (rows := sum(self._only_in_doubt[batch])):
+        if not (rows := sum(self._unfinished[batch].only_in_doubt)):
             return ""
         return (
             f"; {row_count(rows)} in doubt there {'is' if rows == 1 else 'are'} not repeated here: what this file "
@@ -165,7 +161,7 @@ class EarlierPayments:
             return
         at, repeated = self._repeated.get(one.earlier_batch, (one.at, Totals()))
         self._repeated[one.earlier_batch] = at, repeated + Totals(1, cents)
-        is_held_back = one.earlier_row in self._held_back[one.earlier_batch]
+        is_held_back = one.earlier_row in self._unfinished[one.earlier_batch].held_back
         if one.same is SamePayment.PAYMENT_ID:
             message = f"was used before in {place}, {_DUE} a paymentId and an invoice number of its own"
             if is_held_back:
@@ -193,6 +189,19 @@ class EarlierPayments:
     def _name_allowed(self, row: int, line: int | None, earlier: str) -> None:
         if len(self._allowed_places) < _ROWS_NAMED:
             self._allowed_places.append(f"{place_of(self.line_word, row, line)} ({earlier})")
+
+
+def _unfinished(ledger: Ledger, name: str, settings: Settings) -> _Unfinished:
+    """Find which rows of an earlier batch wait, are held back, or are in doubt."""
+    from batchpay.workflows.held_back import find_held_back  # few files repeat an earlier batch
+    from batchpay.workflows.still_due import fails_today
+
+    batch = ledger.find(name)
+    waiting, only_there = batch.by_state[State.PENDING], _rows_in(ledger, batch, State.PENDING)
+    held_back = find_held_back(ledger, name, fails_today(ledger, batch, settings) if waiting.rows else None)
+    for row in held_back:
+        only_there[row] = False
+    return _Unfinished(waiting, held_back, only_there, _rows_in(ledger, batch, State.IN_DOUBT, State.SENDING))
 
 
 def _rows_in(ledger: Ledger, batch: BatchSummary, *states: State) -> bytearray:
