@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from batchpay.errors import LedgerNotUsable
+from batchpay.ledger.records import CLOCK_BEHIND_MAX
 from batchpay.settings import LedgerSettings
 
 MACHINE_ID = Path("/etc/machine-id")
-_CLOCK_BEHIND_S_MAX = 3600.0
 
 
 def machine_name(settings: LedgerSettings) -> str | None:
@@ -30,7 +30,7 @@ def machine_name(settings: LedgerSettings) -> str | None:
 
 def refuse_clock_behind(opened_after_s: float) -> None:
     """Raise LedgerNotUsable if a ledger's last event is far ahead of this machine's clock."""
-    if opened_after_s < -_CLOCK_BEHIND_S_MAX:
+    if opened_after_s < -CLOCK_BEHIND_MAX.total_seconds():
         raise LedgerNotUsable(
             f"the clock of this machine is {-opened_after_s / 3600:.0f} hours before the ledger's last event; "
             "set the clock, nothing was sent"

@@ -57,10 +57,16 @@ def waiting_for(here: Site, person: Person) -> list[Row]:
 
 
 def _may_not(here: Site, person: Person, file: Row) -> Refused | None:
-    """Return why a person can't approve a request: by their role or identity, or above their limit."""
+    """Return why a person can't approve a request: by their role or identity, above their limit, or nobody can.
+
+    A plan that can't be read concerns its own file: the other requests, and every page's menu, are still shown.
+    """
     problem = refused("approve", person, file, approvers_of(here, file))
     if problem is None and person.limit_cents is not None:
-        problem = over_limit(person, plan_view(here, file).plan.batch_cents)
+        try:
+            problem = over_limit(person, plan_view(here, file).plan.batch_cents)
+        except FileRefused as error:
+            problem = Refused(f"{error}. The request can only be withdrawn.", NOT_NOW)
     return problem
 
 
@@ -89,7 +95,12 @@ def page(file_id: str) -> ResponseReturnValue:
     file = file_or_404(file_id)
     if file["state"] != "asked":
         return redirect(url_for("files.file", file_id=file_id))
-    return _page(file)
+    try:
+        return _page(file)
+    except FileRefused as error:  # a newer version's start, say: nobody has to wait until the request lapses
+        sentence = f"{error}. The request can only be withdrawn; then check the file again."
+        may_withdraw = refused("withdraw", current_person(), file) is None
+        return render_template("said.html", sentence=sentence, code=NOT_NOW, may_withdraw=may_withdraw), NOT_NOW
 
 
 def _page(file: Row, wrong: Refused | None = None) -> ResponseReturnValue:

@@ -9,15 +9,13 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import BatchSummary
+from batchpay.ledger.records import CLOCK_BEHIND_MAX, BatchSummary
 from batchpay.payment import State, Totals
 from batchpay.settings import Settings
 from batchpay.workflows.held_back import Fails, above, any_of, start_has_passed
 from batchpay.workflows.requests import max_amount_cents
 
 _DAY = timedelta(days=1)
-_CLOCKS_APART = timedelta(hours=1)
-"""At most this far a ledger's latest event is ahead of a machine that may write to it."""
 _COUNTED = (State.PENDING, State.SENDING, State.ACCEPTED, State.IN_DOUBT)
 """A row in one of these states is paid, or may still be."""
 
@@ -100,7 +98,7 @@ def _repeats(ledger: Ledger, batch: BatchSummary, states: Sequence[State]) -> tu
         if other.environment is not batch.environment or other.digest == batch.digest:
             continue
         allowed = [other.options.get("allowed_duplicates")]
-        if released is not None and released.at >= batch.registered_at - _CLOCKS_APART:
+        if released is not None and released.at >= batch.registered_at - CLOCK_BEHIND_MAX:
             allowed += [detail.get("allowed_duplicates") for detail in _releases(ledger, other.batch)]
         pairs: dict[int, int] = {}
         for one in filter(None, allowed):

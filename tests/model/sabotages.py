@@ -366,7 +366,7 @@ DEFECTS = (
     Defect(
         "C13 a clock behind the ledger sends",
         "make:1:0:0 clock_back:0:0:0",
-        (("ledger/machine.py", "opened_after_s < -_CLOCK_BEHIND_S_MAX:", "opened_after_s < -1e12:"),),
+        (("ledger/machine.py", "opened_after_s < -CLOCK_BEHIND_MAX.total_seconds():", "opened_after_s < -1e12:"),),
     ),
     Defect(
         "A0 doubt elsewhere is quiet",

@@ -62,6 +62,27 @@ def test_a_limit_holds_for_the_whole_batch(house: House) -> None:
     house.approve(file_id, by="high")
 
 
+def test_a_plan_that_cannot_be_read_concerns_its_own_file_alone(house: House) -> None:
+    """One written by another version had blanked the menu's counts, and the list for whoever has a limit."""
+    house.add("low", "Lo Low", "approve", limit_cents=1_000_000)
+    unreadable, good = house.ask(), house.ask(ROWS[0] | {"paymentId": "D", "invoiceNumber": "INV-D"})
+    with house.store.write() as db:
+        db.execute("UPDATE file SET plan = replace(plan, '\"plan\": 2', '\"plan\": 99') WHERE id = ?", (unreadable,))
+    assert "not a plan of this version" not in words_of(house.get("low", f"/files/{good}/approve"))
+    waiting = words_of(house.get("low", "/to-approve"))
+    assert "To approve 1 waiting for you" in waiting and "Waiting for others 1" in waiting
+    assert "not a plan of this version" in waiting
+    assert "Withdraw the request" not in words_of(house.get("low", f"/files/{unreadable}/approve", 409))
+    assert "Withdraw the request" in words_of(house.get("maria", f"/files/{unreadable}/approve", 409))
+    house.post("maria", f"/files/{unreadable}/withdraw")
+    house.post("maria", f"/files/{unreadable}/check")
+    house.work()
+    house.post("maria", f"/files/{unreadable}/ask")
+    house.approve(unreadable)
+    house.work()
+    assert house.arrived.total() == 3
+
+
 def test_large_totals_take_two_people(house: House) -> None:
     """The first approval sends nothing; nobody counts twice; the ledger names both."""
     house.policy(second_above="60.75")
