@@ -62,12 +62,17 @@ class Plan:
     approvals: tuple[Approval, ...] = ()
     sealed: str = ""
     """The changed accounts, encrypted with the ledger's key: a plan's file, and whoever keeps it, names no payee."""
+    restored_at: datetime | None = None
+    """When a person accepted the restored ledger that it was made with; None if the ledger was never restored."""
 
     @classmethod
     def make(cls, proposal: Proposal, ledger: Ledger, *, prepared_by: Actor, created_at: datetime) -> Plan:
         """Write a proposal down."""
         content = json.loads(json.dumps(proposal.as_json()))
-        plan = cls(secrets.token_hex(8), proposal.seal(ledger), prepared_by, created_at, content, code="")
+        restored_at = ledger.restored_at()
+        plan = cls(
+            secrets.token_hex(8), proposal.seal(ledger), prepared_by, created_at, content, "", restored_at=restored_at
+        )
         if proposal.changed_accounts:
             names = json.dumps(proposal.changed_accounts).encode("ascii")
             plan = replace(plan, sealed=b64encode(ledger.seal(names, plan.place)).decode("ascii"))
@@ -92,6 +97,7 @@ class Plan:
             "created_at": instant(self.created_at),
             "content": dict(self.content),
             **({"changed_accounts": self.sealed} if self.sealed else {}),
+            **({"restored_at": instant(self.restored_at)} if self.restored_at else {}),
         }
 
     def text(self) -> str:
@@ -121,6 +127,7 @@ class Plan:
                 found["code"],
                 tuple(_approval(one) for one in found["approvals"]),
                 found.get("changed_accounts", ""),
+                datetime.fromisoformat(found["restored_at"]) if "restored_at" in found else None,
             )
             bodies = [(plan.body(), plan.code)] + [
                 (approval_body(plan, approval), approval.code) for approval in plan.approvals

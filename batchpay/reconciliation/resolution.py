@@ -38,7 +38,7 @@ _CHOICES = {"decision": tuple(DECISIONS)}
 _READ = ("batch", "row", "amount", "decision")
 _NO_REASON = "no answer was recorded"
 _UNKNOWN = "unknown"
-"""When a row was sent, as far as a restored ledger knows; with the number of times that it knows of."""
+"""When a row was sent, as far as a restored ledger knows."""
 _REFERENCE_CHARACTERS_MAX = 128
 _NOTE_CHARACTERS_MAX = 200
 _ACCOUNT_DIGITS_LEAST = 6
@@ -70,11 +70,13 @@ class Doubt:
     why: str
     attempts: int
     """How often it was sent: the last time is the one in doubt."""
+    restored_at: datetime | None = None
+    """Which restored ledger may not know the attempt in doubt: when a person accepted it; None if it is known."""
 
     @property
     def attempt(self) -> str:
         """Identify the attempt in doubt among all earlier and later ones of the row."""
-        return f"{self.attempts} {instant(self.sent_from) or '-'}"
+        return f"{self.attempts} {instant(self.sent_from) or f'restored {instant(self.restored_at)}'}"
 
     @property
     def money_leaves(self) -> bool:
@@ -220,6 +222,7 @@ def _doubt(row: LedgerRow, timeout_s: float, restored_at: datetime | None) -> Do
         sent_until=until,
         why=why,
         attempts=row.attempts,
+        restored_at=restored_at if sent is None else None,
     )
 
 
@@ -246,8 +249,11 @@ def _sheet_row(batch: str, doubt: Doubt) -> list[str | None]:
 
 
 def _unknown(doubt: Doubt) -> str:
-    """Name the attempt in doubt by the attempts that a restored ledger knows of: an earlier or later sheet differs."""
-    return f"{_UNKNOWN} (attempts known: {doubt.attempts})" if doubt.attempts else _UNKNOWN
+    """Name the attempt in doubt by the attempts that a restored ledger knows of, and by which restored ledger it is.
+
+    Another sheet of the row differs, and so does one written before the same backup was restored again.
+    """
+    return f"{_UNKNOWN} (attempts known: {doubt.attempts}, ledger restored {instant(doubt.restored_at)})"
 
 
 def _local(moment: datetime | None) -> str | None:
@@ -302,9 +308,12 @@ def _attempt_problem(text: str, doubt: Doubt) -> str | None:
     with suppress(ValueError):
         sent = datetime.fromisoformat(text)
     if doubt.sent_from is None:
-        if text.lower() == _unknown(doubt) or (sent is None and not doubt.attempts):
+        if text.lower() == _unknown(doubt).lower():
             return None
-        return f"row {doubt.row} may have been sent since this sheet was written (the ledger was restored): look it up"
+        return (
+            f"row {doubt.row} may have been sent since this sheet was written (the ledger was restored), or its "
+            "sent_from_utc was changed: look it up, and decide in a new sheet"
+        )
     if sent is None and not text.lower().startswith(_UNKNOWN):
         if doubt.attempts <= 1:
             return None

@@ -89,9 +89,11 @@ def approve_plan(path: str, seal: str, settings: Settings, actor: Actor) -> Plan
 
 
 def made_before_a_restore(ledger: Ledger, plan: Plan) -> str | None:
-    """Say that an unused plan may have been used in what a restored ledger lost; None if it can't have been."""
-    restored_at = ledger.restored_at()
-    if restored_at is None or plan.created_at > restored_at:
+    """Say that an unused plan may have been used in what a restored ledger lost; None if it can't have been.
+
+    The plan names the restore that it was made after: machines have different clocks, so the order of times tells less.
+    """
+    if plan.restored_at == ledger.restored_at():
         return None
     return "the plan was prepared before the ledger was restored, which may have lost that it was used"
 

@@ -204,11 +204,7 @@ def old_papers(world: World, a: int, b: int, c: int) -> None:
     if batch is None:
         return
     number = _in_doubt(batch)
-    sheet = world.home / "doubts.csv"
-    sheet.unlink(missing_ok=True)
-    world.run("resolve", batch.name, "--export", str(sheet), "--json")
-    lines = [{**line, "decision": "send again"} for line in read_table(sheet)]
-    write_table(sheet, lines)
+    _fill_sheet(world, batch)
     if b % 2:
         back_up(world, a, b, c)
     _by_sheet(world, batch, number)
@@ -230,6 +226,31 @@ def old_papers(world: World, a: int, b: int, c: int) -> None:
         raise Violation(f"E{number} is settled by the refusal of an attempt before the restore")
     if _by_sheet(world, batch, number):
         raise Violation(f"E{number} is settled by a sheet from before the restore")
+
+
+def between_restores(world: World, a: int, b: int, c: int) -> None:
+    """A sheet that was written after one restore settles nothing after the next one of the same backup."""
+    if _is_stopped(world):
+        return
+    batch = _doubtful(world, a, b)
+    if batch is None:
+        return
+    number = _in_doubt(batch)
+    back_up(world, a, b, c)
+    for _ in range(2):
+        _fill_sheet(world, batch)
+        _by_sheet(world, batch, number)
+        world.gateway.answers = ["success" if c % 2 else "none"]
+        world.run("resume", batch.name, "--json", rows=list(batch.rows), known=batch)
+        if world.backup is None or len(world.gateway.arrivals) == world.backup.arrivals:
+            return
+        _take_results_away(world)
+        put_back(world, world.backup)
+        accept(world, a, b, c)
+        if batch.states.get(number) != "in_doubt":
+            return
+    if _by_sheet(world, batch, number):
+        raise Violation(f"E{number} is settled by a sheet from before the second restore of one backup")
 
 
 def _new_file(world: World, a: int, b: int) -> File:
@@ -272,6 +293,14 @@ def _take_results_away(world: World) -> None:
     for path in world.home.glob("*.results*"):
         path.unlink()
     world.results.clear()
+
+
+def _fill_sheet(world: World, batch: Batch) -> None:
+    """Write the sheet of a batch's rows in doubt, and want all of them sent again."""
+    sheet = world.home / "doubts.csv"
+    sheet.unlink(missing_ok=True)
+    world.run("resolve", batch.name, "--export", str(sheet), "--json")
+    write_table(sheet, [{**line, "decision": "send again"} for line in read_table(sheet)])
 
 
 def _by_sheet(world: World, batch: Batch, number: int) -> bool:

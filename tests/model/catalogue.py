@@ -64,4 +64,5 @@ ACTIONS: dict[str, Weighed] = {
     "gateway_moved": Weighed(between.gateway_moved, 1),
     "other_environment_first": Weighed(between.other_environment_first, 1),
     "old_papers": Weighed(between.old_papers, 2),
+    "between_restores": Weighed(between.between_restores, 1),
 }

@@ -563,6 +563,17 @@ DEFECTS = (
             ),
         ),
     ),
+    Defect(
+        "E20 a sheet of one restore decides after the next one of the same backup",
+        "between_restores:0:0:1",
+        (
+            (
+                "reconciliation/resolution.py",
+                "        restored_at=restored_at if sent is None else None,\n",
+                "        restored_at=None,\n",
+            ),
+        ),
+    ),
 )
 
 

@@ -64,6 +64,7 @@ IN_BETWEEN: dict[str, int] = {
     "gateway_moved submit?": 2,
     "other_environment_first": 2,
     "old_papers": 5,
+    "between_restores": 2,
 }
 """Those in which what was looked at is not what is acted on: a restore, a payment, a decision, another address.
 

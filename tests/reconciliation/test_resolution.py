@@ -33,8 +33,13 @@ from tests.support.ledger_factory import Planned, add_batch, invoice_of, ledger_
 BATCH = "3f2a91c0d7e1"
 
 
+RESTORED_AT = datetime(2026, 11, 23, 8, tzinfo=UTC)
+
+
 def doubt(row: int, cents: int = 1250, direction: str = "DEBIT") -> Doubt:
-    return Doubt(row, row + 1, f"INV-{row}", cents, "USD", direction, "Ada Quill", "****6789", None, None, "reset", 0)
+    name, account, reason = "Ada Quill", "****6789", "reset"
+    reference = f"INV-{row}"
+    return Doubt(row, row + 1, reference, cents, "USD", direction, name, account, None, None, reason, 0, RESTORED_AT)
 
 
 DOUBTS = {row: doubt(row, cents) for row, cents in ((2, 999), (7, 123456), (9, 500))}
@@ -73,7 +78,8 @@ def test_a_workbook_comes_back_with_the_numbers_a_spreadsheet_made(tmp_path: Pat
     sheet.append([7 if name == "row" else 1234.56 if name == "amount" else cell
                   for name, cell in zip(HEADER, line, strict=True)])  # fmt: skip
     book.save(tmp_path / "d.xlsx")
-    assert read_decisions(tmp_path / "d.xlsx", BATCH, DOUBTS).decisions == [Decision(7, State.DECLINED, None, 0)]
+    sent = {7: replace(doubt(7, 123456), sent_from=RESTORED_AT, restored_at=None, attempts=1)}
+    assert read_decisions(tmp_path / "d.xlsx", BATCH, sent).decisions == [Decision(7, State.DECLINED, None, 1)]
 
 
 @pytest.mark.parametrize(
@@ -215,7 +221,10 @@ def test_a_sheet_tells_when_a_row_was_sent_here_and_in_utc(tmp_path: Path) -> No
         known, unknown = csv.DictReader(file)
     assert known["sent_from_utc"] == instant(sent)
     assert known["sent_from_local"] == local_time(sent)
-    assert (unknown["sent_from_utc"], unknown["sent_from_local"]) == ("unknown", "")
+    assert (unknown["sent_from_utc"], unknown["sent_from_local"]) == (
+        "unknown (attempts known: 0, ledger restored 2026-11-23T08:00:00.000Z)",
+        "",
+    )
 
 
 @pytest.mark.parametrize("attempts", [1, 2])
@@ -318,8 +327,8 @@ def test_a_sheet_without_its_times_settles_no_row_that_was_tried_again(
             read_decisions(sheet, BATCH, doubts)
     else:
         assert read_decisions(sheet, BATCH, doubts).decisions == [Decision(2, State.PENDING, None, 1)]
-    never = {**DOUBTS, 2: doubt(2, 999)}
-    assert read_decisions(sheet, BATCH, never).decisions == [Decision(2, State.PENDING, None, 0)]
+    with pytest.raises(FileRefused, match="row 2 may have been sent since this sheet was written"):
+        read_decisions(sheet, BATCH, DOUBTS)  # by a restored ledger that knows of no attempt
 
 
 def test_a_reference_holds_no_account_number() -> None:

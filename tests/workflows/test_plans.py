@@ -6,15 +6,16 @@ import json
 import threading
 from contextlib import closing
 from dataclasses import replace
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from batchpay.errors import BatchpayError, FileRefused, WaitingForPerson
 from batchpay.ledger.open import accept_witness, settle_lost_window
 from batchpay.payment import Totals
-from batchpay.workflows import approve
+from batchpay.workflows import approve, check
 from batchpay.workflows.decisions import Decisions
 from tests.support.oracle import Oracle
 from tests.workflows.desk import Desk
@@ -33,10 +34,23 @@ def test_a_plan_pays_once(office: Office) -> None:
     assert len(office.used_plans()) == 1
 
 
-def test_a_plan_from_before_a_restore_must_be_prepared_again(office: Office) -> None:
+class HalfAnHourAhead(datetime):
+    """The clock of the machine on which a plan is made."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        return super().now(tz) + timedelta(minutes=30)
+
+
+@pytest.mark.parametrize("clock", [datetime, HalfAnHourAhead])
+def test_a_plan_from_before_a_restore_must_be_prepared_again(
+    office: Office, monkeypatch: pytest.MonkeyPatch, clock: type[datetime]
+) -> None:
     """The restored ledger does not know that the plan was used: it let all of it through a second time."""
     path, settings = office.file("10.00"), office.settings.ledger
-    plan, copy = office.plan(path), office.folder / "copy.db"
+    with monkeypatch.context() as patch:
+        patch.setattr(check, "datetime", clock)
+        plan, copy = office.plan(path), office.folder / "copy.db"
     with closing(office.ledger()) as ledger:
         ledger.backup(copy)
     office.submit(path, plan)

@@ -255,6 +255,34 @@ def test_before_a_restore_is_before_for_rows_in_doubt_as_well(desk: Desk, batch:
         decide_by_sheet(desk, batch, sheets[1])
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_sheet_of_one_restore_is_not_about_the_next_of_the_same_backup(desk: Desk, waits: bool) -> None:
+    """Both ledgers know the same attempts: what the sheet had sent again was paid, and was paid once more by it."""
+    desk.answer = lambda reference: IN_DOUBT
+    batch = str(desk.submit(desk.file("may.csv", ROWS[0])).batch)
+    settings, sheet, backup = desk.settings, desk.folder / "sheet.csv", desk.folder / "backup.db"
+    if waits:
+        settle(batch, [RowDecision(1, "send again")], Person(), settings, ANN)
+    with closing(open_ledger(settings.ledger)) as ledger:
+        ledger.backup(backup)
+    desk.answer = lambda reference: ACCEPTED
+    desk.resume(batch)
+    (desk.folder / "results.csv").unlink(missing_ok=True)  # they would keep it from being sent
+    shutil.copy(backup, settings.ledger.url)
+    accept_witness(settings.ledger, "ann", "the disk failed")
+    list_in_doubt(batch, settings, ANN, sheet=str(sheet))
+    decide_by_sheet(desk, batch, sheet)
+    desk.resume(batch)
+    paid = desk.arrived.copy()
+    (desk.folder / "results.csv").unlink()
+    shutil.copy(backup, settings.ledger.url)
+    accept_witness(settings.ledger, "ann", "the new disk failed as well")
+    with pytest.raises(FileRefused, match="row 1 may have been sent since this sheet was written"):
+        decide_by_sheet(desk, batch, sheet)
+    desk.resume(batch)
+    assert desk.arrived == paid
+
+
 @pytest.mark.parametrize(("days", "shown"), [(5, [(1, False)]), (6, [])])
 def test_the_page_searches_lines_as_many_days_as_the_command(desk: Desk, days: int, shown: list[object]) -> None:
     """It uses the default: a line that one shows next to a row by its amount the other shows as well."""
