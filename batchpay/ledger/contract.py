@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     )
     from batchpay.outcome import Finding, Outcome
     from batchpay.payment import Environment, State, Totals
+
+CLOCK_BEHIND_MAX = timedelta(hours=1)
+"""At most this far a ledger's latest event is ahead of the clock of a machine that may write to it."""
 
 
 class RegisteredMeanwhile(LedgerNotUsable):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from batchpay.errors import LedgerNotUsable
-from batchpay.ledger.records import CLOCK_BEHIND_MAX
+from batchpay.ledger.contract import CLOCK_BEHIND_MAX
 from batchpay.settings import LedgerSettings
 
 MACHINE_ID = Path("/etc/machine-id")

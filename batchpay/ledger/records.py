@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from batchpay.errors import LedgerDamaged
@@ -59,8 +59,6 @@ RESTORED_REASON = "the ledger was accepted without its witness: payments made si
 RECOVERED_REASON = "the run ended before an answer was recorded"
 PLAN_USED = "plan used"
 """Kind of event that records a plan's seal, maker and approvers."""
-CLOCK_BEHIND_MAX = timedelta(hours=1)
-"""At most this far a ledger's latest event is ahead of the clock of a machine that may write to it."""
 
 
 @dataclass(frozen=True, slots=True)

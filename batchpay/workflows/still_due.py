@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import CLOCK_BEHIND_MAX, BatchSummary
+from batchpay.ledger.contract import CLOCK_BEHIND_MAX, Ledger
+from batchpay.ledger.records import BatchSummary
 from batchpay.payment import State, Totals
 from batchpay.settings import Settings
 from batchpay.workflows.held_back import Fails, above, any_of, start_has_passed

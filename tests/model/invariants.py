@@ -154,7 +154,8 @@ def _allowed(world: World, new: Arrival, old: Arrival) -> None:
     names = list(world.batches)  # in the order of registration
     earlier, later = sorted((mine, other), key=lambda one: (one.registered_h, names.index(one.name)))
     if (mine.allows_duplicates or later.allows_duplicates) and not by_id:
-        is_known = later is other and not (mine.allows_duplicates or other.lost or theirs.name in ours.besides)
+        lets_through = mine.allows_duplicates or ours.has("--allow-duplicates")
+        is_known = later is other and not (lets_through or other.lost or theirs.name in ours.besides)
         if is_known and is_duplicate(row, before, later.registered_h - earlier.registered_h) is True:
             fail(world, f"{story}, which a person had let through elsewhere while it waited")
         return  # the later one was let through while the earlier one waited
