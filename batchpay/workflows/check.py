@@ -26,7 +26,7 @@ from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor, Environment, State, Totals, added_up
 from batchpay.settings import LedgerSettings, Settings
 from batchpay.summary import Summary, note_if_outdated, summary_of_batch
-from batchpay.text import totals_json
+from batchpay.text import row_count, totals_json
 from batchpay.validation.check import valid_rows
 from batchpay.validation.verdict import Failure, Verdict
 from batchpay.workflows.decisions import Decisions
@@ -191,7 +191,7 @@ def dry_run(
         if ledger is not None and must_check_elsewhere(preview.known, decisions, releases=releases):
             refuse_paid_elsewhere(ledger, results, environment)
         _note_if_outdated(preview.summary, ledger)
-        preview.summary.notes += note_on_address(ledger, settings)
+        preview.summary.notes += [*_note_on_set_aside(ledger, preview.known), *note_on_address(ledger, settings)]
         if ledger is None:
             preview.summary.notes.append("there is no ledger yet: payments of earlier batches are not known")
         if with_plan:
@@ -259,6 +259,20 @@ def _note_if_outdated(summary: Summary, ledger: Ledger | None) -> None:
     if ledger is not None and (note := note_if_outdated(ledger.outdated)) is not None:
         summary.outdated = note
         summary.notes.insert(0, note)
+
+
+def _note_on_set_aside(ledger: Ledger | None, batch: BatchSummary | None) -> list[str]:
+    """Say that a submission may send more than is counted here: rows of which an answer says that it wasn't applied."""
+    if ledger is None or batch is None or not batch.by_state[State.SENDING].rows:
+        return []
+    from batchpay.workflows.still_due import rows_set_aside  # few files need it
+
+    if not (rows := rows_set_aside(ledger, batch)):
+        return []
+    return [
+        f"the answers to {row_count(rows)} of batch {batch.batch} were set aside and are not recorded yet: the run "
+        "records them first and sends rows that they prove unpaid, which are not counted here"
+    ]
 
 
 def _preview(

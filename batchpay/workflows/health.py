@@ -23,7 +23,7 @@ from batchpay.payment import Environment, State
 from batchpay.settings import Settings
 from batchpay.text import counted
 from batchpay.workflows.held_back import find_held_back
-from batchpay.workflows.still_due import fails_today, is_stale, paid_elsewhere
+from batchpay.workflows.still_due import fails_today, is_stale, paid_elsewhere, rows_set_aside
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +135,8 @@ def _silent(ledger: Ledger, batches: Sequence[BatchSummary], now: datetime) -> l
 
 def _set_aside(ledger: Ledger, batches: Sequence[BatchSummary]) -> dict[str, int]:
     """Return for each batch how many rows are in sending, by no run, to which an answer was set aside."""
-    found = {}
-    for batch in batches:
-        if batch.by_state[State.SENDING].rows and not ledger.is_held(batch.digest):
-            now = ledger.find(batch.batch)  # a run may have ended since
-            answered = now.by_state[State.SENDING].rows - len(ledger.abandoned(now))
-            if answered and not ledger.is_held(batch.digest):  # nor has one begun, for which no row is abandoned
-                found[batch.batch] = answered
-    return found
+    found = {batch.batch: rows_set_aside(ledger, batch) for batch in batches}
+    return {batch: rows for batch, rows in found.items() if rows}
 
 
 def _waiting(ledger: Ledger, state: LedgerState, settings: Settings) -> list[checks.Waiting]:

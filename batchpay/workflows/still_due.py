@@ -87,6 +87,15 @@ def paid_elsewhere(ledger: Ledger, batch: BatchSummary) -> Totals:
     return sum((Totals(1, cents) for cents in rows), Totals())
 
 
+def rows_set_aside(ledger: Ledger, batch: BatchSummary) -> int:
+    """Count the rows in sending, by no run, to which an answer was set aside: the next run records it first."""
+    if not batch.by_state[State.SENDING].rows or ledger.is_held(batch.digest):
+        return 0
+    now = ledger.find(batch.batch)  # a run may have ended since
+    answered = now.by_state[State.SENDING].rows - len(ledger.abandoned(now))
+    return 0 if ledger.is_held(batch.digest) else answered  # nor has one begun, for which no row is abandoned
+
+
 def _repeats(ledger: Ledger, batch: BatchSummary, states: Sequence[State]) -> tuple[set[int], bool]:
     """Return which rows of a batch others repeat by rows in these states, let through there; whether there are more."""
     found: set[int] = set()

@@ -63,13 +63,17 @@ def test_it_needs_the_approvals_of_today(desk: Desk, set_aside: Callable[[int], 
 def test_it_is_not_sent_with_a_plan_that_does_not_have_it(desk: Desk, set_aside: Callable[[int], Path]) -> None:
     """The plan shows what was pending when it was prepared: that is sent, or nothing."""
     path = set_aside(3)
-    plan = desk.dry_run(path, with_plan=True).plan
+    preview = desk.dry_run(path, with_plan=True)
+    assert any("the answers to 1 row of batch" in note for note in preview.summary.notes)
+    plan = preview.plan
     assert plan is not None
     assert plan.totals("pending").rows == 2
     with pytest.raises(WaitingForPerson, match=r"1 row .* that the plan does not have"):
         desk.submit(path, plan=plan)
     assert not desk.arrived
-    plan = desk.dry_run(path, with_plan=True).plan
+    preview = desk.dry_run(path, with_plan=True)
+    assert not any("set aside" in note for note in preview.summary.notes)
+    plan = preview.plan
     assert desk.submit(path, plan=plan).exit_code == 0
     assert desk.arrived == {"A-1": 1, "A-2": 1, "A-3": 1}
 
