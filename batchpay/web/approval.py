@@ -108,7 +108,8 @@ def _page(file: Row, wrong: Refused | None = None) -> ResponseReturnValue:
     approvers = approvers_of(here, file)
     view = plan_view(here, file)
     # The button's total is read from the plan, which carries a keyed code: no other total can be put there.
-    may_not = refused("approve", person, file, approvers) or over_limit(person, view.plan.batch_cents) or _spent(view)
+    may_not = refused("approve", person, file, approvers) or over_limit(person, view.plan.batch_cents)
+    may_not = may_not or _spent(view, "Turn it down or withdraw it")
     context: dict[str, Any] = page_context(file, facts_of(file))
     return (
         render_template(
@@ -127,11 +128,11 @@ def _page(file: Row, wrong: Refused | None = None) -> ResponseReturnValue:
     )
 
 
-def _spent(view: PlanView) -> Refused | None:
-    """Report that the requested payments were sent since: a password typed for them would be refused."""
+def _spent(view: PlanView, way_out: str) -> Refused | None:
+    """Report that a plan lets nothing through anymore: a password typed for it would be refused."""
     if view.spent is None:
         return None
-    return Refused(f"{view.spent[:1].upper()}{view.spent[1:]}. Turn it down or withdraw it.", NOT_NOW)
+    return Refused(f"{view.spent[:1].upper()}{view.spent[1:]}. {way_out}.", NOT_NOW)
 
 
 @blueprint.post("/files/<file_id>/ask")
@@ -140,7 +141,7 @@ def ask(file_id: str) -> ResponseReturnValue:
     """Submit a checked file for approval."""
     here, person, file = site(), current_person(), file_or_404(file_id)
     facts = facts_of(file)
-    problem = refused("ask", person, file) or _not_to_ask(file, facts)
+    problem = refused("ask", person, file) or _not_to_ask(here, file, facts)
     if problem is None and facts is not None and left_out(facts)["rows"] and request.form.get("partial") != "yes":
         problem = Refused("First confirm that the rows to correct are left out.", 400)
     if problem is not None:
@@ -163,7 +164,7 @@ def ask(file_id: str) -> ResponseReturnValue:
     return redirect(url_for("approval.page", file_id=file_id), 303)
 
 
-def _not_to_ask(file: Row, facts: dict[str, Any] | None) -> Refused | None:
+def _not_to_ask(here: Site, file: Row, facts: dict[str, Any] | None) -> Refused | None:
     """Return why a checked file can't be submitted for approval."""
     if facts is None or file["plan"] is None:
         return Refused("Check the file again first.", NOT_NOW)
@@ -171,7 +172,7 @@ def _not_to_ask(file: Row, facts: dict[str, Any] | None) -> Refused | None:
         return Refused("Nothing in this file would be sent.", NOT_NOW)
     if facts["waits_for"]:
         return Refused(f"Nothing new can be sent now: {facts['waits_for']}.", NOT_NOW)
-    return None
+    return _spent(plan_view(here, file), "Check the file again first")
 
 
 @blueprint.post("/files/<file_id>/withdraw")

@@ -153,6 +153,8 @@ def test_what_was_sent_since_it_was_asked_has_no_button_to_approve(house: House)
     assert "Approve and send" not in page
     house.approve(first, code=409)
     house.post("daniel", f"/files/{first}/decide", decision="turn down", why="sent already")
+    again = words_of(house.post("maria", f"/files/{first}/ask", 409))
+    assert "submitted in batch" in again and "Check the file again first" in again
 
 
 def test_a_plan_that_was_changed_is_refused(house: House) -> None:
