@@ -5,6 +5,7 @@ Earlier payments are those of the same environment; `--allow-duplicates` lets a 
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -64,9 +65,9 @@ class EarlierPayments:
     """Duplicates that the options let through."""
     allowed_rows: list[dict[str, Any]] = field(default_factory=list)
     """The first of them: `row`, and the `batch` and `earlier_row` that it repeats (no batch: within the file)."""
-    _allowed_places: list[str] = field(default_factory=list)
-    """The very first of these, as a person finds them: `line 5 (line 4 of this file)`."""
-    _allowed_numbers: set[int] = field(default_factory=set)
+    _allowed_places: dict[int, str] = field(default_factory=dict)
+    """The very first of these, by row, as a person finds them: `line 5 (line 4 of this file)`."""
+    _allowed_cents: dict[int, int] = field(default_factory=dict)
     _repeated: dict[str, tuple[datetime, Totals]] = field(default_factory=dict)
     """Rows that repeat a batch, by its name."""
     _unfinished: dict[str, _Unfinished] = field(default_factory=dict)
@@ -104,6 +105,13 @@ class EarlierPayments:
             if self._allow(row, None, first, cents):
                 self._name_allowed(row, line, f"{place} of this file")
 
+    def take_back(self, kept_back: Container[int]) -> None:
+        """Count as let through only what is: no row that is kept back for another reason, whatever the options let."""
+        for row in [row for row in self._allowed_cents if row in kept_back]:
+            self.allowed -= Totals(1, self._allowed_cents.pop(row))
+            self._allowed_places.pop(row, None)
+        self.allowed_rows = [one for one in self.allowed_rows if one["row"] in self._allowed_cents]
+
     def notes(self, rows: int) -> list[str]:
         """Return the summary's lines for a file with this many rows."""
         repeated = sorted(self._repeated.items(), key=lambda item: -item[1][1].rows)[:_BATCHES_NAMED]
@@ -116,11 +124,9 @@ class EarlierPayments:
             or any(there.only_in_doubt)
         ]
         if self.allowed.rows:
-            left = self.allowed.rows - len(self._allowed_places)
+            left, places = self.allowed.rows - len(self._allowed_places), ", ".join(self._allowed_places.values())
             more = f" and {left:,} more" if left else ""
-            lines.append(
-                f"duplicates that were allowed: {_counted(self.allowed)}: {', '.join(self._allowed_places)}{more}"
-            )
+            lines.append(f"duplicates that were allowed: {_counted(self.allowed)}: {places}{more}")
         return lines
 
     def _not_sent(self, batch: str) -> str:
@@ -178,9 +184,9 @@ class EarlierPayments:
 
     def _allow(self, row: int, batch: str | None, earlier_row: int, cents: int) -> bool:
         """Count a duplicate that may pass, unless it was already counted; return whether it was counted now."""
-        if row in self._allowed_numbers:
+        if row in self._allowed_cents:
             return False
-        self._allowed_numbers.add(row)
+        self._allowed_cents[row] = cents
         self.allowed += Totals(1, cents)
         if len(self.allowed_rows) < LISTED_MAX:
             self.allowed_rows.append({"row": row, "batch": batch, "earlier_row": earlier_row})
@@ -188,7 +194,7 @@ class EarlierPayments:
 
     def _name_allowed(self, row: int, line: int | None, earlier: str) -> None:
         if len(self._allowed_places) < _ROWS_NAMED:
-            self._allowed_places.append(f"{place_of(self.line_word, row, line)} ({earlier})")
+            self._allowed_places[row] = f"{place_of(self.line_word, row, line)} ({earlier})"
 
 
 def _unfinished(ledger: Ledger, name: str, settings: Settings) -> _Unfinished:

@@ -325,14 +325,14 @@ class _Reading:
 
     def _late(self, verdict: Verdict) -> dict[int, tuple[str, str, str]]:
         """Check, after the file was read whole, what only the gateway and the ledger know."""
-        checked, context, rules = self.checked, self._context, self._request.rules
+        checked, context, ledger, rules = self.checked, self._context, self._context.ledger, self._request.rules
         if context.preflight is not None:
             rows = valid_rows(checked.source, rules, verdict)
             checked.accounts = ask_gateway(checked.gateway_ids, rows, context.preflight)
             checked.late_failures |= checked.accounts.failures
-        if context.ledger is not None and self._content is not None:
+        if ledger is not None and self._content is not None:
             checked.digest = self._content.digest
-            find = partial(context.ledger.find_digest, checked.digest, context.environment)
+            find = partial(ledger.find_digest, checked.digest, context.environment)
             checked.known = checked.batch = find()
             checked.released = context.decisions.release
             if context.decisions.again and checked.known is not None:
@@ -340,15 +340,15 @@ class _Reading:
             waiting = checked.batch is None or checked.batch.by_state[State.PENDING].rows
             checked.nothing_to_send = not waiting and not checked.released
             if checked.batch is not None and checked.batch.by_state[State.REJECTED].rows:
-                self._rejected_earlier = RejectedEarlier(context.ledger, checked.batch)
+                self._rejected_earlier = RejectedEarlier(ledger, checked.batch)
         # Without another batch in this environment every payee would be new.
-        earlier = 0 if context.ledger is None else context.ledger.batch_count(context.environment)
-        others = earlier > (checked.known is not None)
+        others = ledger is not None and ledger.batch_count(context.environment) > (checked.known is not None)
         again = checked.known if context.decisions.again else None
         payees = payee_check(context.history, context.environment, checked.digest, again, others=others)
         checked.anomalies.compared = payees is not None
         if others or payees is not None or self._rejected_earlier is not None:
-            self._compare_with_ledger(context.ledger if others else None, payees, verdict)
+            self._compare_with_ledger(ledger if others else None, payees, verdict)
+        checked.earlier.take_back(checked.late_failures)
         return checked.late_failures
 
     def _allow_in_file(self, allowed: pl.DataFrame) -> None:

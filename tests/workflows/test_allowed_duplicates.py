@@ -79,6 +79,31 @@ def test_a_bill_that_is_there_twice_and_was_paid_before_is_counted_once(desk: De
     assert (note.count("line 2 ("), note.count("line 3 ("), "more" in note) == (1, 1, False)
 
 
+def test_a_bill_that_is_kept_back_for_another_reason_was_not_let_through(desk: Desk) -> None:
+    """Page, note and the ledger's record counted it, with its amount, though its paymentId was used before."""
+    desk.submit(desk.file("may.csv", {"paymentId": "P", "invoiceNumber": "A-9", "amount": "1.00"}))
+    path = desk.file("june.csv", BILLS[0], BILLS[1], BILLS[1] | {"paymentId": "p"}, BILLS[0])
+    for found in (desk.dry_run(path, allow_duplicates=True).summary, desk.submit(path, allow_duplicates=True)):
+        assert [one for one in found.notes if "were allowed" in one] == [
+            "duplicates that were allowed: 1 row, 10.00: line 5 (line 2 of this file)"
+        ]
+        allowed = found.allowed_duplicates
+        assert (allowed["rows"], allowed["amount"]) == (1, "10.00")
+        assert allowed["list"] == [{"row": 4, "batch": None, "earlier_row": 1}]
+    assert desk.arrived == {"A-9": 1, "A-1": 2, "A-2": 1}
+
+
+def test_a_bill_that_was_rejected_before_is_let_through_only_where_it_is_released(desk: Desk) -> None:
+    """The dry run told of 10.00 that were allowed, on a page with nothing to send."""
+    desk.submit(desk.file("may.csv", BILLS[0]))
+    path = desk.file("june.csv", BILLS[0], BILLS[1])
+    desk.submit(path)
+    for release, rows in ((None, 0), ("both are due", 1)):
+        preview = desk.dry_run(path, allow_duplicates=True, release=release)
+        assert preview.summary.allowed_duplicates["rows"] == preview.proposal.to_send.total.rows == rows
+        assert sum("were allowed" in note for note in preview.proposal.notes) == rows
+
+
 def test_of_many_duplicates_the_first_are_named_and_the_rest_counted(desk: Desk) -> None:
     """Whoever reads the note about a payroll that was paid twice knows how many there were, not only three."""
     bills = [{"invoiceNumber": f"A-{number}", "amount": "1.00"} for number in range(1, 6)]
