@@ -24,7 +24,7 @@ from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor, Environment, State, Totals, added_up
-from batchpay.settings import LedgerSettings, Settings
+from batchpay.settings import GatewaySettings, LedgerSettings, Settings
 from batchpay.summary import Summary, note_if_outdated, summary_of_batch
 from batchpay.text import row_count, totals_json
 from batchpay.validation.check import valid_rows
@@ -34,9 +34,11 @@ from batchpay.workflows.file_check import CheckContext, FileCheck, check_file
 from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.move_gateway import note_on_address
 from batchpay.workflows.paid_elsewhere import must_check_elsewhere, refuse_other_environment, refuse_paid_elsewhere
-from batchpay.workflows.proposal import propose
+from batchpay.workflows.proposal import propose, rows_to_send
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
+    import polars as pl
+
     from batchpay.approval.plan import Plan
     from batchpay.gateway.preflight import Preflight
     from batchpay.ledger.records import BatchSummary
@@ -203,7 +205,8 @@ def dry_run(
             preview = replace(preview, plan=plan)
         if (with_plan or Policy.from_settings(settings.policy).asks) and preview.proposal.to_send.total.rows:
             preview = replace(preview, accounts_unasked=not checked.accounts.asked)
-    preview.requests.extend(_first_requests(request, settings, checked, requests_max))
+        to_send = rows_to_send(ledger, request, checked, decisions, preview.known)
+        preview.requests.extend(_first_requests(to_send, settings.gateway, requests_max))
     if largest_max and preview.known is None:
         preview.largest.extend(_largest(request, checked, largest_max))
     return preview
@@ -336,15 +339,15 @@ def _failure_json(failure: Failure) -> dict[str, Any]:
     }
 
 
-def _first_requests(request: FileRequest, settings: Settings, checked: FileCheck, count: int) -> list[str]:
+def _first_requests(to_send: Iterator[pl.DataFrame], settings: GatewaySettings, count: int) -> list[str]:
     """Return the bodies of the first rows that would be sent, masked."""
     if not count:
         return []
     from batchpay.registration.request_body import request_form, show_requests
 
-    form = request_form(settings.gateway)
+    form = request_form(settings)
     bodies: list[str] = []
-    for rows in valid_rows(checked.source, request.rules, checked.verdict):
+    for rows in to_send:
         bodies += show_requests(rows.head(count - len(bodies)), form)
         if len(bodies) >= count:
             break

@@ -5,6 +5,7 @@ Dry run, plan and submission all use this, so that a page, a plan and what is se
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -87,7 +88,7 @@ def _to_send(
         return checked.valid_to_send()
     counted, schedule = ToSendCount(), Schedule(request.rules.as_of)
     pending, amounts = _pending(ledger, batch)
-    released = RejectedEarlier(ledger, batch).rows if decisions.release else pl.Series([], dtype=pl.UInt32)
+    released = _released(ledger, batch, decisions)
     for frame in map(with_cents, valid_rows(checked.source, request.rules, checked.verdict)):
         for origin, rows in ((Origin.PENDING, pending), (Origin.RELEASED, released)):
             some = frame.filter(pl.col("_row").is_in(rows.implode()))
@@ -98,6 +99,31 @@ def _to_send(
     held_back = amounts.filter(checked.verdict.rejected_mask(pending))
     counted.hold_back(Totals(len(held_back), sum(held_back.to_list())))
     return counted.finish(), schedule
+
+
+def rows_to_send(
+    ledger: Ledger | None,
+    request: FileRequest,
+    checked: FileCheck,
+    decisions: Decisions,
+    batch: BatchSummary | None,
+) -> Iterator[pl.DataFrame]:
+    """Yield the rows that would be sent now, in file order; arguments as for `propose`."""
+    frames = valid_rows(checked.source, request.rules, checked.verdict)
+    if ledger is None or batch is None:
+        yield from frames
+        return
+    pending, _ = _pending(ledger, batch)
+    waiting = pl.concat([pending, _released(ledger, batch, decisions)])
+    for frame in frames:
+        some = frame.filter(pl.col("_row").is_in(waiting.implode()))
+        if some.height:
+            yield some
+
+
+def _released(ledger: Ledger, batch: BatchSummary, decisions: Decisions) -> pl.Series:
+    """Return the numbers of the rejected rows that are to be released."""
+    return RejectedEarlier(ledger, batch).rows if decisions.release else pl.Series([], dtype=pl.UInt32)
 
 
 def _pending(ledger: Ledger, batch: BatchSummary) -> tuple[pl.Series, pl.Series]:

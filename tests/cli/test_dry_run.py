@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,24 @@ def test_a_known_file_has_the_states_of_the_ledger(call: Caller, tmp_path: Path)
     assert [line for line in lines if line[:1] in (["accepted"], ["pending"], ["valid"])] == [
         ["accepted", "1", "1.25"], ["pending", "1", "2.25"],
     ]  # fmt: skip
+
+
+def test_the_requests_that_are_shown_are_those_that_would_be_sent(call: Caller, tmp_path: Path) -> None:
+    """Of a batch that had stopped, the first requests were those of payments made already, and so with none left."""
+    call("ledger", "init")
+    limits, path = tmp_path / "batchpay.toml", str(small_file(tmp_path / "a.csv", 4))
+    limits.write_text('[limits]\nmax_amount = "3.50"\n')
+
+    def shown(*options: str) -> list[str]:
+        found = call("submit", path, "--dry-run", "--show-requests", "2", *options)
+        return [json.loads(one)["amount"] for one in found["requests"]]
+
+    assert shown() == ["1.25", "2.25"]
+    call("submit", path, "--limit", "1")
+    assert shown() == ["2.25", "3.25"]
+    call("submit", path)
+    limits.unlink()
+    assert (shown(), shown("--release", "--reason", "looked at")) == ([], ["4.25"])
 
 
 def test_a_payment_in_doubt_is_in_doubt_for_a_dry_run(call: Caller, tmp_path: Path) -> None:
