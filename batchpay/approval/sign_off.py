@@ -54,7 +54,7 @@ def sign_off_lines(
     lines += _accepted_lines(proposal.accepted_suggestions)
     lines += _warning_lines(proposal.warnings, proposal.notes, proposal.not_checked)
     lines += _gateway_lines(schedule) + _recurring_lines(schedule) + _day_lines(schedule)
-    lines += _reason_lines(counts)
+    lines += _reason_lines(counts, "rejected or held back" if proposal.to_send.held_back.rows else "rejected")
     lines += [
         _rule("="),
         "",
@@ -202,11 +202,11 @@ def _day_name(found: DayFlow) -> str:
     return name if found.banking_day else f"{name} -> {found.settles_on.strftime('%m-%d')}"
 
 
-def _reason_lines(counts: dict[str, int]) -> list[str]:
+def _reason_lines(counts: dict[str, int], what: str) -> list[str]:
     if not counts:
         return []
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    lines = [_rule("-"), "why rows are rejected"]
+    lines = [_rule("-"), f"why rows are {what}"]
     lines += [f"{count:>11,}  {name}"[:_WIDTH] for name, count in ranked[:_REASONS_SHOWN]]
     if len(ranked) > _REASONS_SHOWN:
         lines.append(f"{sum(count for _, count in ranked[_REASONS_SHOWN:]):>11,}  other reasons")

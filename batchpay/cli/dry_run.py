@@ -11,11 +11,10 @@ from batchpay.cli.context import Context
 from batchpay.cli.options import check_options, decisions_of
 from batchpay.cli.paths import Outputs, beside
 from batchpay.cli.process import actor
-from batchpay.cli.validate import print_preview
+from batchpay.cli.validate import print_known, print_preview
 from batchpay.errors import WaitingForPerson
-from batchpay.payment import State
 from batchpay.settings import Settings
-from batchpay.text import printable, row_count, totals_json
+from batchpay.text import printable, totals_json
 from batchpay.workflows.requests import file_request
 from batchpay.writing.marks import PLAN
 
@@ -84,14 +83,8 @@ def _print_preview(
     context: Context, settings: Settings, preview: Preview, seconds: float | None, plan: str | None
 ) -> None:
     click.echo("DRY RUN: nothing is sent, nothing is recorded")
-    print_preview(context, preview)
-    if preview.known is not None:
-        done = preview.known.by_state
-        click.echo(
-            f"this content is already batch {preview.known.batch}: {done[State.ACCEPTED].rows:,} accepted, "
-            f"{done[State.DECLINED].rows:,} declined, {done[State.IN_DOUBT].rows:,} in doubt; "
-            f"{row_count(preview.proposal.to_send.total.rows)} would be sent"
-        )
+    print_preview(context, preview, sent=preview.known is not None)
+    print_known(preview)
     if seconds is not None:
         click.echo(f"at {settings.submit.rate} requests per second, sending takes about {_duration(seconds)}")
     if preview.waits_for is not None:

@@ -11,7 +11,8 @@ from batchpay.cli.context import Command, Context, option
 from batchpay.cli.each_file import work_through
 from batchpay.cli.options import check_options, checking_options
 from batchpay.cli.paths import Outputs, expand, outputs_of
-from batchpay.text import place_of, printable
+from batchpay.payment import State
+from batchpay.text import place_of, printable, row_count
 from batchpay.workflows.requests import file_request
 from batchpay.writing.marks import REPORT
 
@@ -54,13 +55,17 @@ def _validate_one(context: Context, path: str, options: dict[str, Any], outputs:
     if report is not None:
         preview.write_page(report)
     if not context.json:
-        print_preview(context, preview)
+        print_preview(context, preview, sent=False)
+        print_known(preview)
     return preview.summary.exit_code, preview.as_json()
 
 
-def print_preview(context: Context, preview: Preview) -> None:
-    """Print what a file holds: counts, what is wrong, and the table to sign."""
-    output.print_summary(context, preview.summary, sent=preview.known is not None)
+def print_preview(context: Context, preview: Preview, *, sent: bool) -> None:
+    """Print what a file holds: counts, what is wrong, and the table to sign.
+
+    `sent` tells whether its rows have the states of the ledger; else each is valid or rejected.
+    """
+    output.print_summary(context, preview.summary, sent=sent)
     print_counts(preview.verdict)
     if context.quiet:
         return
@@ -71,6 +76,18 @@ def print_preview(context: Context, preview: Preview) -> None:
         output.print_wrapped(line)
     for line in preview.page():
         click.echo(printable(line))
+
+
+def print_known(preview: Preview) -> None:
+    """Print what was done with a content that is a batch already: what is on the table to sign is only the rest."""
+    if preview.known is None:
+        return
+    done = preview.known.by_state
+    click.echo(
+        f"this content is already batch {preview.known.batch}: {done[State.ACCEPTED].rows:,} accepted, "
+        f"{done[State.DECLINED].rows:,} declined, {done[State.IN_DOUBT].rows:,} in doubt; "
+        f"{row_count(preview.proposal.to_send.total.rows)} would be sent"
+    )
 
 
 def print_counts(verdict: Verdict) -> None:

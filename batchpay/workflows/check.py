@@ -148,11 +148,12 @@ class Preview:
 def validate(request: FileRequest, settings: Settings) -> Preview:
     """Check a file; offline. Writes the rejects file if one is requested, and nothing to the ledger.
 
-    Earlier payments are looked up in the ledger, if there is one, so that a check finds what a submission would.
+    Earlier payments are looked up in the ledger, if there is one, so that a check finds what a submission would, and
+    what a submission would send is what the ledger does not have yet.
     """
     with _ledger_to_read(settings.ledger) as ledger:
         checked = check_file(request, CheckContext(settings, ledger, wants_schedule=True))
-        preview = _preview(None, request, checked, settings, Decisions())
+        preview = _preview(ledger, request, checked, settings, Decisions())
         _note_if_outdated(preview.summary, ledger)
         return preview
 

@@ -36,9 +36,13 @@ def propose(
     decisions: Decisions,
     batch: BatchSummary | None,
 ) -> tuple[Proposal, Schedule]:
-    """Count what would be sent now, and when it would move; `batch` is the one that would be continued, or None."""
+    """Count what would be sent now, and when it would move; `batch` is the one that would be continued, or None.
+
+    Of a batch, a row is rejected only if the ledger has it so: today's rules may fail one that was paid.
+    """
     to_send, schedule = _to_send(ledger, request, checked, decisions, batch)
     summary = checked.summary(request)
+    batch_total = to_send.new + to_send.released + (batch.sendable if batch else Totals())
     proposal = Proposal(
         digest=checked.digest,
         file=summary.file,
@@ -47,8 +51,8 @@ def propose(
         origin=settings.gateway.base_url,
         environment=str(environment_of(settings.gateway)),
         total=summary.total,
-        valid=summary.valid,
-        rejected=summary.of(State.REJECTED),
+        valid=batch_total if batch else summary.valid,
+        rejected=batch.by_state[State.REJECTED] - to_send.released if batch else summary.of(State.REJECTED),
         unreadable_amounts=checked.verdict.unreadable_amounts,
         to_send=to_send,
         warnings=dict(checked.verdict.warning_counts),
@@ -60,7 +64,7 @@ def propose(
         release=decisions.release,
         reason=decisions.reason,
         changed_accounts=tuple(checked.anomalies.lines_of("changed_account", checked.place)),
-        batch_total=to_send.new + to_send.released + (batch.sendable if batch else Totals()),
+        batch_total=batch_total,
     )
     return proposal, schedule
 

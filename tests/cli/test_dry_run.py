@@ -71,6 +71,35 @@ def test_a_known_file_has_the_states_of_the_ledger(call: Caller, tmp_path: Path)
     ]  # fmt: skip
 
 
+def test_a_check_of_a_paid_file_shows_nothing_to_approve(call: Caller, tmp_path: Path) -> None:
+    """`validate` printed all of it once more as payments to approve, with a line to sign, under the same content."""
+    call("ledger", "init")
+    path = str(small_file(tmp_path / "a.csv", 3))
+    assert call("validate", path)["to_send"]["total"]["rows"] == 3
+    batch = call("submit", path, "--limit", "1")["batch"]
+    checked, dry = call("validate", path), call("submit", path, "--dry-run")
+    assert (checked["batch"], checked["valid"], checked["to_send"]) == (batch, 3, dry["to_send"])
+    assert checked["to_send"]["total"] == {"rows": 2, "amount": "5.50"}
+    assert call("submit", path)["accepted"] == 3
+    text = call.text("validate", path)
+    assert [line.split()[3:] for line in text.splitlines() if line.startswith("would be sent")] == [["0", "0.00"]]
+    assert f"this content is already batch {batch}: 3 accepted, 0 declined, 0 in doubt; 0 rows would be sent" in text
+
+
+def test_a_paid_row_that_fails_todays_rules_is_not_rejected_on_the_page(call: Caller, tmp_path: Path) -> None:
+    """The limit was lowered since: the page had two rows as rejected, and one reason, where one was paid."""
+    call("ledger", "init")
+    path = str(small_file(tmp_path / "a.csv", 2))
+    call("submit", path, "--limit", "1")
+    (tmp_path / "batchpay.toml").write_text('[limits]\nmax_amount = "1.00"\n')
+    for command in (("validate", path), ("submit", path, "--dry-run")):
+        lines = call.text(*command).partition("PAYMENTS TO APPROVE")[2].splitlines()
+        figures = {line[:40].strip(): line[40:].split() for line in lines}
+        assert (figures["rejected"], figures["would be sent"]) == (["0", "0.00"], ["0", "0.00"])
+        assert figures["not sent: held back by today's rules"] == ["1", "2.25"]
+        assert lines[lines.index("why rows are rejected or held back") + 1].split() == ["1", "amount.limit"]
+
+
 def test_the_requests_that_are_shown_are_those_that_would_be_sent(call: Caller, tmp_path: Path) -> None:
     """Of a batch that had stopped, the first requests were those of payments made already, and so with none left."""
     call("ledger", "init")
