@@ -11,7 +11,7 @@ from batchpay.cli.context import Context
 from batchpay.cli.options import check_options, decisions_of
 from batchpay.cli.paths import Outputs, beside
 from batchpay.cli.process import actor
-from batchpay.cli.validate import print_known, print_preview
+from batchpay.cli.validate import note_if_apart, print_known, print_preview
 from batchpay.errors import WaitingForPerson
 from batchpay.settings import Settings
 from batchpay.text import printable, totals_json
@@ -35,11 +35,13 @@ def dry_run_one(
     options: dict[str, Any],
     outputs: Outputs,
     preflight: Preflight | None,
+    *,
+    is_first: bool,
 ) -> tuple[int, dict[str, Any]]:
     """Show what a submission of one file would do; gives the exit code and the object of --json.
 
     With a `preflight` the gateway is asked about itself and the file's accounts: rows that it takes no payments for are
-    rejected, as a submission rejects them.
+    rejected, as a submission rejects them. `is_first` tells whether no other file of the call was before this one.
     """
     from batchpay.workflows import check as flow
 
@@ -61,6 +63,7 @@ def dry_run_one(
     )
     if preview.accounts_unasked and options["preflight"] is None:  # --no-preflight: a submission is not to ask either
         preview.summary.notes.append(_UNASKED)
+    note_if_apart(preview, is_first=is_first)
     if plan is not None and preview.plan is not None:
         preview.plan.write(plan)
     preview = preview.as_the_ledger_has_it()

@@ -80,9 +80,11 @@ def submit(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
             from batchpay.cli.dry_run import dry_run_one
 
             asks = preflight_of(settings) if options["preflight"] else None
-            work_through(
-                context, paths, lambda path: dry_run_one(context, path, settings, options, outputs, asks), codes
-            )
+
+            def look(path: str) -> tuple[int, dict[str, Any]]:
+                return dry_run_one(context, path, settings, options, outputs, asks, is_first=path == paths[0])
+
+            work_through(context, paths, look, codes)
         else:
             _submit_all(context, paths, settings, options, outputs, account, codes)
     if len(account.summaries) > 1 and not context.json:

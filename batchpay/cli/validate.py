@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from batchpay.workflows.check import Preview
 
 _SHOWN_MAX = 20
+_APART = (
+    "it was not compared with the files before it in this call: a submission registers them first, and rejects what "
+    "repeats them"
+)
 
 
 @click.command(cls=Command, short_help="Check payment files; nothing is sent.")
@@ -42,22 +46,33 @@ def validate(context: Context, /, files: tuple[str, ...], **options: Any) -> int
             "--rejects and --report are for a single file; check one file at a time, or leave them out"
         )
     outputs, codes = outputs_of(context, [*paths, options["map_"]]), list[int]()
-    work_through(context, paths, lambda path: _validate_one(context, path, options, outputs), codes)
+    work_through(
+        context, paths, lambda path: _validate_one(context, path, options, outputs, is_first=path == paths[0]), codes
+    )
     return output.exit_code_of(codes)
 
 
-def _validate_one(context: Context, path: str, options: dict[str, Any], outputs: Outputs) -> tuple[int, dict[str, Any]]:
+def _validate_one(
+    context: Context, path: str, options: dict[str, Any], outputs: Outputs, *, is_first: bool
+) -> tuple[int, dict[str, Any]]:
     from batchpay.workflows import check as flow
 
     rejects = outputs.claim(options["rejects"]) if options["rejects"] else None
     report = outputs.claim(options["report"], REPORT) if options["report"] else None
     preview = flow.validate(file_request(path, rejects, check_options(options), context.settings), context.settings)
+    note_if_apart(preview, is_first=is_first)
     if report is not None:
         preview.write_page(report)
     if not context.json:
         print_preview(context, preview, sent=False)
         print_known(preview)
     return preview.summary.exit_code, preview.as_json()
+
+
+def note_if_apart(preview: Preview, *, is_first: bool) -> None:
+    """Note on every file of a call but the first that its duplicates among the others were not looked for."""
+    if not is_first:
+        preview.summary.notes.append(_APART)
 
 
 def print_preview(context: Context, preview: Preview, *, sent: bool) -> None:

@@ -100,6 +100,22 @@ def test_a_paid_row_that_fails_todays_rules_is_not_rejected_on_the_page(call: Ca
         assert lines[lines.index("why rows are rejected or held back") + 1].split() == ["1", "amount.limit"]
 
 
+def test_files_that_repeat_each_other_are_said_not_to_be_compared(call: Caller, tmp_path: Path) -> None:
+    """Four rows would be sent, said the dry run of two files with the same bills; the submission sent two."""
+    call("ledger", "init")
+    first = small_file(tmp_path / "a.csv", 2)
+    (tmp_path / "b.csv").write_text(first.read_text().replace("P-", "Q-"))
+    for command in (("validate",), ("submit", "--dry-run")):
+        one, two = call(*command, "a.csv", "b.csv")["files"]
+        said = [
+            any("not compared with the files before it in this call" in note for note in x["notes"]) for x in (one, two)
+        ]
+        assert (one["valid"], two["valid"], said) == (2, 2, [False, True])
+        assert call(*command, "b.csv")["notes"] == []
+    one, two = call("submit", "a.csv", "b.csv")["files"]
+    assert (one["accepted"], two["accepted"], two["counts"]) == (2, 0, {"row.duplicate": 2})
+
+
 def test_the_requests_that_are_shown_are_those_that_would_be_sent(call: Caller, tmp_path: Path) -> None:
     """Of a batch that had stopped, the first requests were those of payments made already, and so with none left."""
     call("ledger", "init")
