@@ -63,6 +63,11 @@ def dry_run_one(
     )
     if preview.accounts_unasked and options["preflight"] is None:  # --no-preflight: a submission is not to ask either
         preview.summary.notes.append(_UNASKED)
+    if preview.approvals_missing and plan is None:
+        people = "another person" if preview.approvals_missing == 1 else f"{preview.approvals_missing} other people"
+        preview.summary.notes.append(
+            f"a submission would wait for {people} to approve: --plan PLAN writes what they need"
+        )
     note_if_apart(preview, is_first=is_first)
     if plan is not None and preview.plan is not None:
         preview.plan.write(plan)

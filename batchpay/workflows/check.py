@@ -72,6 +72,8 @@ class Preview:
     """The plan to approve, if one was requested."""
     accounts_unasked: bool = False
     """Whether rows are to be approved though the gateway was not asked, or did not say, if it takes their accounts."""
+    approvals_missing: int = 0
+    """How many people must approve before a submission without a plan would send anything."""
     unusual: list[str] = field(default_factory=list)
     """Lines on what is unusual by the ledger's history, or that nothing is; none if the check is off."""
 
@@ -205,12 +207,22 @@ def dry_run(
             plan = Plan.make(preview.proposal, ledger, prepared_by=actor, created_at=datetime.now(UTC))
             preview = replace(preview, plan=plan)
         if (with_plan or Policy.from_settings(settings.policy).asks) and preview.proposal.to_send.total.rows:
-            preview = replace(preview, accounts_unasked=not checked.accounts.asked)
+            missing = _approvals_missing(ledger, settings, preview)
+            preview = replace(preview, accounts_unasked=not checked.accounts.asked, approvals_missing=missing)
         to_send = rows_to_send(ledger, request, checked, decisions, preview.known)
         preview.requests.extend(_first_requests(to_send, settings.gateway, requests_max))
     if largest_max and preview.known is None:
         preview.largest.extend(_largest(request, checked, largest_max))
     return preview
+
+
+def _approvals_missing(ledger: Ledger | None, settings: Settings, preview: Preview) -> int:
+    """Count the approvals that what would be sent does not have: rows that are pending may have them."""
+    to_send, known = preview.proposal.to_send, preview.known
+    given = 0
+    if ledger is not None and known is not None and not (to_send.new.rows or to_send.released.rows):
+        given = ledger.approvers(known.batch)
+    return max(0, Policy.from_settings(settings.policy).needed(preview.proposal.batch_total.cents) - given)
 
 
 def refuse_release_of_nothing(checked: FileCheck, decisions: Decisions) -> None:

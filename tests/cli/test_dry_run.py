@@ -116,6 +116,30 @@ def test_files_that_repeat_each_other_are_said_not_to_be_compared(call: Caller, 
     assert (one["accepted"], two["accepted"], two["counts"]) == (2, 0, {"row.duplicate": 2})
 
 
+def test_a_dry_run_tells_that_a_submission_would_wait_for_approval(call: Caller, tmp_path: Path) -> None:
+    """It ended with 0, and said how long sending takes: the submission ended with 8. So with rows from before."""
+    call("ledger", "init")
+    path, begun = (str(small_file(tmp_path / name, 2, first=n)) for name, n in (("a.csv", 1), ("b.csv", 10)))
+    call("submit", begun, "--limit", "1")
+
+    def told(*options: str) -> list[str]:
+        return [note for note in call("submit", *options, "--dry-run")["notes"] if "to approve" in note]
+
+    assert told(path) == told(begun) == []
+    call.settings(BATCHPAY_APPROVALS="2", BATCHPAY_APPROVE_ABOVE="3.50")
+    for file in (path, begun):
+        assert call.exit_code("submit", file) == 8
+        assert told(file) == [
+            "a submission would wait for 2 other people to approve: --plan PLAN writes what they need"
+        ]
+        assert told(file, "--plan", "plan.json") == []
+    call.settings(BATCHPAY_APPROVE_ABOVE="100.00")
+    assert told(path) == []
+    assert call("submit", path)["accepted"] == 2
+    call.settings(BATCHPAY_APPROVE_ABOVE="3.50")
+    assert told(path) == []
+
+
 def test_the_requests_that_are_shown_are_those_that_would_be_sent(call: Caller, tmp_path: Path) -> None:
     """Of a batch that had stopped, the first requests were those of payments made already, and so with none left."""
     call("ledger", "init")
