@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from batchpay.cli import output
 from batchpay.cli.context import Context
 from batchpay.cli.options import check_options, decisions_of
 from batchpay.cli.paths import Outputs, beside
@@ -82,7 +83,8 @@ def dry_run_one(
     }
     if not context.json:
         _print_preview(context, settings, preview, seconds, plan)
-    code = WaitingForPerson.exit_code if preview.waits_for else preview.summary.exit_code
+    codes = [preview.summary.exit_code, *([WaitingForPerson.exit_code] if preview.waits_for else [])]
+    code = output.exit_code_of(codes)
     answer = {**preview.as_json(), **extra, "waits_for": preview.waits_for, "requests": preview.requests}
     return code, {**answer, "exit_code": code}
 

@@ -168,6 +168,22 @@ def test_a_payment_in_doubt_is_in_doubt_for_a_dry_run(call: Caller, tmp_path: Pa
     assert (found["in_doubt"], found["accepted"], found["pending"], found["exit_code"]) == (1, 1, 0, 7)
 
 
+def test_a_doubt_comes_before_what_a_restored_ledger_waits_for(call: Caller, tmp_path: Path) -> None:
+    """It ended with 8: nobody was told that the row which the lost part may have paid is in doubt."""
+    call("ledger", "init")
+    ledger, limits = tmp_path / "state" / "ledger.db", tmp_path / "batchpay.toml"
+    limits.write_text('[limits]\nmax_amount = "2.50"\n')
+    path = str(small_file(tmp_path / "a.csv", 3))
+    assert call.exit_code("submit", path, "--limit", "1") == 6
+    backup = ledger.read_bytes()
+    assert call("submit", path)["accepted"] == 2
+    ledger.write_bytes(backup)
+    call("ledger", "check", "--accept-witness", "--reason", "the disk died")
+    limits.unlink()
+    found = call("submit", path, "--release", "--reason", "looked at", "--dry-run")
+    assert (found["in_doubt"], found["exit_code"], "since" in found["waits_for"]) == (1, 7, True)
+
+
 def states(found: dict[str, Any]) -> dict[str, str]:
     """Give the amounts of the states in which there are rows."""
     return {str(state): found["amount"][state] for state in State if found[state]}
