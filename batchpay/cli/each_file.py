@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import click
@@ -51,13 +52,15 @@ def work_through(
     sum_up: Callable[[], dict[str, Any]] = dict,
     in_doubt: Callable[[], _Doubts] = dict,
     sends: bool = False,
+    tell: Callable[[dict[str, Any]], None] | None = None,
 ) -> None:
     """Work through the files, and append an exit code of each to `codes`.
 
     `stopped` tells why no further file may be begun, `in_doubt` which batches a person must look at, of this call or of
     earlier ones: while there are any, the call ends with 7. One that `sends` ends with 6 if only a later file finds
     settings or ledger not usable: 5 would say that nothing was sent. With --json one object is printed: the file's
-    own, or for several what `sum_up` gives and the files' own under `files`.
+    own, or for several what `sum_up` gives and the files' own under `files`; `tell` takes it where the exit code is not
+    known yet.
     """
     reports: list[dict[str, Any]] = []
     reason: str | None = None
@@ -95,8 +98,9 @@ def work_through(
         _look_for_doubts(in_doubt, reports, codes)
     finally:
         if context.json and (reports or not paths):
-            whole = reports[0] if len(paths) == 1 else {**sum_up(), "files": reports}
-            output.print_json(context, {**whole, "exit_code": output.exit_code_of(codes)})
+            whole = {**reports[0]} if len(paths) == 1 else {**sum_up(), "files": reports}
+            whole["exit_code"] = output.exit_code_of(codes)
+            (tell or partial(output.print_json, context))(whole)
 
 
 def _look_for_doubts(in_doubt: Callable[[], _Doubts], reports: Sequence[Any], codes: list[int]) -> None:

@@ -60,6 +60,12 @@ class CallLog:
 
     started_at: datetime
     summaries: list[Summary] = field(default_factory=list)
+    answer: dict[str, Any] | None = None
+    """The object of --json, without the exit code, which log and metrics may still change."""
+
+    def tell(self, answer: dict[str, Any]) -> None:
+        """Keep the object of --json until the exit code is known."""
+        self.answer = answer
 
     def add(self, summary: Summary) -> None:
         """Count one file in, and log how it ended."""
@@ -93,7 +99,7 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
 
     account, codes = CallLog(datetime.now(UTC)), list[int]()
     ping = _ping(options["ping_url"])
-    metrics = handler = None
+    metrics = handler = ended_by = None
     try:
         if ping is not None and (problem := ping.start()):
             output.say(context, problem)
@@ -107,8 +113,10 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
         yield account, codes
     except BaseException as error:
         codes.append(_exit_code_of(error))
-        if isinstance(error, (BatchpayError, click.ClickException)) and not options.get("dry_run"):
-            _look_for_doubts(context, error, codes)
+        if isinstance(error, (BatchpayError, click.ClickException)):
+            ended_by = error
+            if not options.get("dry_run"):
+                _look_for_doubts(context, codes)
         raise
     finally:
         if metrics is not None and (problem := _write_metrics(context, metrics, account, codes)):
@@ -118,6 +126,7 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
             click.echo(f"batchpay: {printable(_log_lost(options['log_file'], handler))}", err=True)
             codes.append(6)
         exit_code = output.exit_code_of(codes)
+        _agree_on(exit_code, context, account, ended_by)
         if problem := _write_last_call(context, options, account, codes):
             click.echo(f"batchpay: {printable(problem)}", err=True)
         is_expected = all(code in _EXPECTED for code in codes if code not in (0, 3))
@@ -129,6 +138,16 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
             output.say(context, problem)
         if handler is not None:
             close_log(handler)
+
+
+def _agree_on(
+    exit_code: int, context: Context, account: CallLog, ended_by: BatchpayError | click.ClickException | None
+) -> None:
+    """Print the object of --json, and have the error that ended the call end it, with the code that all others tell."""
+    if ended_by is not None:
+        ended_by.exit_code = exit_code  # type: ignore[misc]  # of the class, says click
+    if account.answer is not None:
+        output.print_json(context, {**account.answer, "exit_code": exit_code})
 
 
 def _log_lost(path: str, handler: LineHandler) -> str:
@@ -203,7 +222,7 @@ def _exit_code_of(error: BaseException) -> int:
     return 6 if isinstance(error, KeyboardInterrupt) else 2 if isinstance(error, click.Abort) else 1
 
 
-def _look_for_doubts(context: Context, error: BatchpayError | click.ClickException, codes: list[int]) -> None:
+def _look_for_doubts(context: Context, codes: list[int]) -> None:
     """End a call with 7 that an error ended while a row is in doubt: a mistyped line does not make doubt go quiet."""
     from batchpay.workflows.status import all_in_doubt
 
@@ -214,7 +233,6 @@ def _look_for_doubts(context: Context, error: BatchpayError | click.ClickExcepti
     if doubts:
         output.print_in_doubt_elsewhere(doubts, err=True)
         codes.append(7)
-        error.exit_code = output.exit_code_of(codes)  # type: ignore[misc]  # of the class, says click
 
 
 def _write_metrics(context: Context, path: Path, account: CallLog, codes: list[int]) -> str | None:

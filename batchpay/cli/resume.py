@@ -63,8 +63,9 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
             )
         account.add(summary)
         codes.append(summary.exit_code)
+    exit_code = output.exit_code_of(codes)
     if context.json:
-        output.print_json(context, summary.as_json())
+        output.print_json(context, {**summary.as_json(), "exit_code": exit_code})
     else:
         output.print_summary(context, summary, sent=True)
-    return summary.exit_code
+    return exit_code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +85,7 @@ def submit(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
             def look(path: str) -> tuple[int, dict[str, Any]]:
                 return dry_run_one(context, path, settings, options, outputs, asks, is_first=path == paths[0])
 
-            work_through(context, paths, look, codes)
+            work_through(context, paths, look, codes, tell=account.tell)
         else:
             _submit_all(context, paths, settings, options, outputs, account, codes)
     if len(account.summaries) > 1 and not context.json:
@@ -140,7 +141,8 @@ def _submit_all(
     from batchpay.workflows.status import all_in_doubt
 
     if not paths:
-        work_through(context, paths, lambda path: (0, {}), codes, in_doubt=lambda: all_in_doubt(settings))
+        look = partial(all_in_doubt, settings)
+        work_through(context, paths, lambda path: (0, {}), codes, in_doubt=look, tell=account.tell)
         return
     run, credentials = run_request(settings, send_options(options), CommandLine())
     log_targets(context, settings)
@@ -163,8 +165,9 @@ def _submit_all(
         codes,
         stopped=lambda: run.stop.reason,
         sum_up=lambda: output.grand_total(account.summaries).as_json(),
-        in_doubt=lambda: all_in_doubt(settings),
+        in_doubt=partial(all_in_doubt, settings),
         sends=True,
+        tell=account.tell,
     )
 
 

@@ -52,7 +52,7 @@ def work(context: Context, /, batch: str | None, *, forever: bool, **options: An
                 for summary in workflow.work(batch, request, settings, credentials, actor(), progress):
                     account.add(summary)
                     codes.append(_exit_code(summary))
-        exit_code = output.exit_code_of(codes)
+    exit_code = output.exit_code_of(codes)
     if context.json:
         documents = [{**summary.as_json(), "exit_code": _exit_code(summary)} for summary in account.summaries]
         output.print_json(context, {"batches": documents, "exit_code": exit_code})

@@ -122,3 +122,44 @@ def test_a_log_without_room_is_said(call: Caller, monkeypatch: pytest.MonkeyPatc
     assert "log file run.log can't be written: No space left on device; " in said
     assert "lines of this call lost" in said
     assert call("submit", "a.csv", "--log-file", "run.log")["exit_code"] == 0
+
+
+@pytest.mark.parametrize("without_room", ["log", "metrics"])
+@pytest.mark.parametrize("line", [("submit", "a.csv"), ("submit", "a.csv", "b.csv"), ("resume",)], ids=" ".join)
+def test_every_command_ends_with_the_code_that_its_ping_and_object_say(
+    call: Caller, monkeypatch: pytest.MonkeyPatch, line: tuple[str, ...], without_room: str
+) -> None:
+    """The object of submit said 0, where the call ended with 6; resume ended with 0, and told its monitor 6."""
+    small_file(Path("a.csv"), 2)
+    small_file(Path("b.csv"), 2, first=11)
+    call("submit", "a.csv", "--limit", "1")
+    for name in ("full", "out"):
+        Path(name).mkdir()
+    told: list[int] = []
+    with monkeypatch.context() as patched:
+        patched.setattr("batchpay.operations.ping.Ping.finish", lambda _, code: told.append(code))
+        patched.setattr("batchpay.operations.ping.Ping.start", lambda _: None)
+        if without_room == "log":
+            patched.setattr("batchpay.operations.logs._open_file", lambda _: os.open(FULL, os.O_WRONLY))
+        else:
+            FullDisk(Path("full"), patched)
+        outputs = ("--log-file", "run.log", "--metrics-file", "full/x.prom", "--ping-url", "http://127.0.0.1:9")
+        found = call(*line, *outputs, "--out", "out")
+    assert (found["exit_code"], told) == (6, [6])
+
+
+@pytest.mark.parametrize(
+    "line", [("submit", "none*.csv"), ("submit", "a.csv", "--again"), ("resume", "none")], ids=" ".join
+)
+def test_a_call_that_an_error_ends_has_the_code_that_its_ping_says(
+    call: Caller, monkeypatch: pytest.MonkeyPatch, line: tuple[str, ...]
+) -> None:
+    """It ended with 2, or 5, and the monitor was told 6: the log had no room either."""
+    call("ledger", "init")
+    told: list[int] = []
+    with monkeypatch.context() as patched:
+        patched.setattr("batchpay.operations.ping.Ping.finish", lambda _, code: told.append(code))
+        patched.setattr("batchpay.operations.ping.Ping.start", lambda _: None)
+        patched.setattr("batchpay.operations.logs._open_file", lambda _: os.open(FULL, os.O_WRONLY))
+        code = call.fails(*line, "--log-file", "run.log", "--ping-url", "http://127.0.0.1:9")
+    assert (code, told) == (6, [6])
