@@ -28,6 +28,10 @@ from batchpay.text import instant
 from batchpay.writing.atomic import atomic_writer
 
 VERSION = 2
+_LATEST = "accepted_suggestions"
+"""What was last added to a plan's content: one that was made before can't be compared with what would be sent."""
+_WRITTEN_BY = "batchpay submit FILE --dry-run --plan PLAN writes one"
+_OF_ANOTHER_VERSION = f"is not a plan of this version of batchpay; {_WRITTEN_BY}"
 _CODE_BYTES = 32
 _ACTOR = ("name", "host", "authenticated_by")
 
@@ -116,7 +120,7 @@ class Plan:
         name = kept.name
         found = json_object(kept.text, name, "plan")
         if found.get("plan") != VERSION:
-            raise FileRefused(f"{name} is not a plan of this version of batchpay: `batchpay submit --plan` writes one")
+            raise FileRefused(f"{name} {_OF_ANOTHER_VERSION}")
         try:
             plan = cls(
                 found["id"],
@@ -135,9 +139,11 @@ class Plan:
             is_ours = all(hmac.compare_digest(_code(body, ledger), code) for body, code in bodies)
             is_whole = set(found) == {*plan.body(), "code", "approvals"} and isinstance(found["approvals"], list)
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
-            raise FileRefused(f"{name} is not a plan: `batchpay submit --plan` writes one") from None
+            raise FileRefused(f"{name} is not a plan; {_WRITTEN_BY}") from None
         if not (is_ours and is_whole):
             raise FileRefused(f"plan {name} was changed after it was written, or belongs to another ledger")
+        if _LATEST not in plan.content:
+            raise FileRefused(f"{name} {_OF_ANOTHER_VERSION}")
         return plan
 
     @classmethod

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from batchpay.approval.plan import Plan, PlanText
+from batchpay.approval.plan import Plan, PlanText, _code
 from batchpay.approval.proposal import Proposal, differences, rules_json
 from batchpay.approval.to_send import ToSend
 from batchpay.errors import FileRefused
@@ -32,11 +32,11 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 EARLIER = """{
   "plan": 2, "id": "0123456789abcdef", "seal": "5EA15EA15EA1",
   "prepared_by": {"name": "ann", "host": "pc1", "authenticated_by": ""}, "created_at": "2026-11-23T09:30:00.000Z",
-  "content": {"file": "pay.csv"},
-  "code": "bbdcc2d32f46dde0526805efe18714d6a0b3dd3f40882985e411e1176dc90038",
+  "content": {"file": "pay.csv", "accepted_suggestions": {}},
+  "code": "163ba999f3bb32081cca03a0361a3b1d4aee161a28944592ee880c13039e0171",
   "approvals": [{
     "who": {"name": "ben", "host": "pc2", "authenticated_by": ""}, "at": "2026-11-23T09:30:00.000Z",
-    "seal": "5EA15EA15EA1", "code": "39a8833fb60af71033afbea2733bb619c48e3d9c9c1b5af2b6e1710e39c1a74d"
+    "seal": "5EA15EA15EA1", "code": "b15c078db1ef53ca0caab11ec5073a172ba9de46655ee274e466ceac018d117d"
   }]
 }"""
 """A plan and its approval, written under the key of 5e 5e 5e ... in November 2026."""
@@ -174,6 +174,16 @@ def test_a_plan_of_another_version_is_told_as_such(ledger: Ledger) -> None:
     """Nobody changed it: it is made anew, and not looked into."""
     text = json.dumps(json.loads(make(ledger).text()) | {"plan": 1})
     with pytest.raises(FileRefused, match="not a plan of this version"):
+        Plan.parse(PlanText("plan.json", text), ledger)
+
+
+def test_a_plan_from_before_suggestions_could_be_accepted_is_told_as_such(ledger: Ledger) -> None:
+    """It has the same number: approving it, and submitting from it, ended as an internal error."""
+    whole = make(ledger)
+    content = {name: value for name, value in whole.content.items() if name != "accepted_suggestions"}
+    plan = dataclasses.replace(whole, content=content)
+    text = dataclasses.replace(plan, code=_code(plan.body(), ledger)).text()
+    with pytest.raises(FileRefused, match=r"of this version.*--dry-run --plan PLAN"):
         Plan.parse(PlanText("plan.json", text), ledger)
 
 
