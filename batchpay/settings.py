@@ -344,13 +344,15 @@ def read_secret_file(path: Path, name: str) -> Secret:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise CredentialsNotUsable(f"{name}: {path} can't be read: {error.strerror}") from None
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
+    try:
+        status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise CredentialsNotUsable(f"{name}: {path} is not a regular file")
         if status.st_mode & _open_to_others(path, status):
             raise CredentialsNotUsable(f"{name}: {path} is readable by other users; set its mode to 0600")
-        text = file.read(65_536).decode("utf-8", "replace").strip()
+        text = os.read(descriptor, 65_536).decode("utf-8", "replace").strip()
+    finally:
+        os.close(descriptor)
     if not text:
         raise CredentialsNotUsable(f"{name}: {path} is empty")
     return Secret(text)

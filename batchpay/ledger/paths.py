@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
+
+from batchpay.errors import SettingsNotUsable
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +19,15 @@ class LedgerPaths:
     witness: Path
     url: str | None = None
     """The database that holds it, without user and password; None if `ledger` is its file."""
+
+    def __post_init__(self) -> None:
+        """Raise SettingsNotUsable if two of them are one file: whoever accepts the witness replaces it."""
+        settings = {"ledger.url": self.ledger, "ledger.key_file": self.key, "ledger.witness": self.witness}
+        named: dict[str, str] = {}
+        for setting, path in settings.items():
+            other = named.setdefault(os.path.realpath(path), setting)
+            if other != setting:
+                raise SettingsNotUsable(f"{other} and {setting} name the same file, {path}; each needs its own")
 
     @property
     def name(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import glob
 import os
+import stat
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -59,6 +60,11 @@ class Witness:
         except OSError as error:
             raise LedgerNotUsable(f"the ledger's witness {self.path} can't be read: {error.strerror}") from None
         try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_size not in (0, 2 * _SLOT_BYTES):
+                raise LedgerNotUsable(
+                    f"{self.path} is not a ledger's witness: is ledger.witness right? If it is, move that file away"
+                )
             content = os.read(descriptor, 2 * _SLOT_BYTES)
         finally:
             os.close(descriptor)

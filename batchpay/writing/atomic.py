@@ -136,7 +136,11 @@ class PendingFile:
 
 def check_no_device(path: Path) -> None:
     """Raise NotUsable for a device, pipe or socket: the rename would replace the machine's /dev/null itself."""
-    if path.exists() and not (path.is_file() or path.is_dir()):
+    try:
+        is_other = path.exists() and not (path.is_file() or path.is_dir())
+    except OSError as error:  # a name that is too long, for one
+        raise NotUsable(f"{path} can't be written: {error.strerror}") from None
+    if is_other:
         raise NotUsable(f"{path} can't be written: it is a device or a pipe, and only a file can be replaced")
 
 

@@ -36,6 +36,12 @@ def test_file_before_variable_before_keyring(tmp_path: Path, monkeypatch: pytest
     assert environment == {"HOME": "/"}, "no child inherits a key that was read"
 
 
+def test_a_folder_is_no_key(tmp_path: Path) -> None:
+    """A container puts an empty folder where a secret was not mounted: it was an internal error."""
+    with pytest.raises(CredentialsNotUsable, match="is not a regular file"):
+        load_credentials(ANN, {API_KEY_FILE_VARIABLE: str(tmp_path)})
+
+
 def test_the_process_itself_forgets_a_key_that_it_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever lists the processes of this machine, or starts one from ours, would find the key in its environment."""
     monkeypatch.delenv(API_KEY_FILE_VARIABLE, raising=False)

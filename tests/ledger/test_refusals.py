@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -521,7 +522,7 @@ def test_a_restored_backup_is_refused_until_a_person_accepts_it(closed: LedgerFa
     ]
 
 
-@pytest.mark.parametrize("content", [None, b"", b"rubbish", bytes(1024)])
+@pytest.mark.parametrize("content", [None, b"", bytes(1024)])
 def test_a_ledger_without_its_witness_is_refused(closed: LedgerFactory, content: bytes | None) -> None:
     """A witness that is gone or unreadable proves nothing; the message says what to do."""
     if content is None:
@@ -530,6 +531,35 @@ def test_a_ledger_without_its_witness_is_refused(closed: LedgerFactory, content:
         closed.witness.write_bytes(content)
     with pytest.raises(LedgerBehind, match="is not there" if content is None else "holds no record of this key"):
         closed.open()
+
+
+@pytest.mark.parametrize("what", ["folder", "pipe", "file"])
+def test_what_can_be_no_witness_is_not_replaced_by_one(closed: LedgerFactory, tmp_path: Path, what: str) -> None:
+    """A mistyped ledger.witness named `/dev/null`, and whoever accepted it, as advised, had the device replaced."""
+    other = tmp_path / "other"
+    if what == "file":
+        other.write_text("[gateway]")
+    else:
+        {"folder": os.mkdir, "pipe": os.mkfifo}[what](other)
+    before = other.stat()
+    closed.settings = replace(closed.settings, witness=str(other))
+    for use in (closed.open, lambda: accept_witness(closed.settings, "ben", "it was moved")):
+        with pytest.raises(LedgerNotUsable, match=r"not a ledger's witness: is ledger\.witness right"):
+            use()
+    assert (other.stat().st_ino, other.stat().st_mode) == (before.st_ino, before.st_mode)
+
+
+@pytest.mark.parametrize("same", ["key", "ledger"])
+def test_a_witness_in_the_place_of_key_or_ledger_is_refused(closed: LedgerFactory, tmp_path: Path, same: str) -> None:
+    """`--accept-witness`, as the message advised, put the witness in the place of the only key, or of the ledger."""
+    files = {"key": closed.key, "ledger": closed.path}
+    (tmp_path / "link").symlink_to(files[same].parent)
+    mistaken = replace(closed.settings, witness=str(tmp_path / "link" / files[same].name))
+    before = {path: path.read_bytes() for path in files.values()}
+    for use in (open_ledger, lambda it: accept_witness(it, "ben", "it was moved"), lambda it: create_ledger(it, "ben")):
+        with pytest.raises(SettingsNotUsable, match=r"and ledger\.witness name the same file.*each needs its own"):
+            use(mistaken)
+    assert {path: path.read_bytes() for path in files.values()} == before
 
 
 def test_a_link_is_no_witness(closed: LedgerFactory) -> None:

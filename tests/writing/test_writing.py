@@ -119,6 +119,12 @@ def test_a_part_that_can_not_be_removed_is_left(tmp_path: Path, monkeypatch: pyt
     assert (tmp_path / "out.csv").read_bytes() == b"one"
 
 
+def test_a_name_that_is_too_long_is_said_in_words(tmp_path: Path) -> None:
+    """The file next to a ledger with a long name was one: each call of `submit` ended as an internal error."""
+    with pytest.raises(NotUsable, match="File name too long"), atomic_writer(tmp_path / ("x" * 256)):
+        pass
+
+
 def test_a_device_stays_one(tmp_path: Path) -> None:
     """Root's `--metrics-file /dev/full` put a file in the device's place, for every program of the machine."""
     device = tmp_path / "full"
