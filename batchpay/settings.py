@@ -22,6 +22,9 @@ AUTO = "auto"
 RATE_LEAST, RATE_MOST = 0.1, 20_000.0
 """Bounds of submit.rate, in requests per second."""
 
+DAYS_MOST = 100_000
+"""Bound of every setting and option that counts days: 273 years, so that each leads to a date."""
+
 _GUARDS = ("policy", "limits", "rules")
 """Tables of settings that prevent payments: one that only seems to be set is noticed too late."""
 _BOOLEAN_WORDS = {
@@ -135,9 +138,14 @@ class PolicySettings:
         "days within which a bill is a duplicate of an earlier batch's, if it has no invoice number or another "
         "paymentId",
         least=0,
+        most=DAYS_MOST,
     )
-    clock_ahead_days: int = _setting(60, "warn if the clock is this many days after the ledger's last event", least=1)
-    stale_days: int = _setting(7, "days without any event after which `resume` needs --stale --reason", least=1)
+    clock_ahead_days: int = _setting(
+        60, "warn if the clock is this many days after the ledger's last event", least=1, most=DAYS_MOST
+    )
+    stale_days: int = _setting(
+        7, "days without any event after which `resume` needs --stale --reason", least=1, most=DAYS_MOST
+    )
     variance: bool = _setting(True, "warn about new payees, changed accounts and unusual amounts")
     approvals: int = _setting(
         0, "how many other people must approve what is sent", environment="BATCHPAY_APPROVALS", least=0, most=2
@@ -153,7 +161,11 @@ class PolicySettings:
         environment="BATCHPAY_SECOND_ABOVE",
     )
     approval_days: int = _setting(
-        7, "days after which an unused approval no longer counts", environment="BATCHPAY_APPROVAL_DAYS", least=1
+        7,
+        "days after which an unused approval no longer counts",
+        environment="BATCHPAY_APPROVAL_DAYS",
+        least=1,
+        most=DAYS_MOST,
     )
     rules_off: list[str] = _setting([], "house rules (source H) switched off, as column.code")
 
@@ -181,6 +193,7 @@ class RetentionSettings:
         0,
         "days after which names, details and messages of a finished batch are due for a purge; 0 means never",
         least=0,
+        most=DAYS_MOST,
     )
 
 

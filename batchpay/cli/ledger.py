@@ -13,6 +13,7 @@ from batchpay.cli.context import Context, Group, option
 from batchpay.cli.paths import outputs_of
 from batchpay.cli.process import actor
 from batchpay.errors import LedgerBesideAnother
+from batchpay.settings import DAYS_MOST
 from batchpay.text import counted, local_time, printable, row_count
 
 if TYPE_CHECKING:
@@ -232,7 +233,7 @@ def move_gateway(context: Context, old: str, new: str, reason: str | None) -> in
 
 
 @ledger.command(short_help="Erase names, details and messages of batches finished long ago.")
-@option("--older-than", type=click.IntRange(1), metavar="DAYS",
+@option("--older-than", type=click.IntRange(1, DAYS_MOST), metavar="DAYS",
         help="Batches with no activity for this long; retention.details_days by default.")  # fmt: skip
 @option("--reason", metavar="TEXT", help="Why; it is recorded. Required unless --dry-run.")
 @option("--dry-run", is_flag=True, help="Show what would be erased, batch by batch; nothing is erased.")

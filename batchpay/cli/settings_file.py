@@ -54,7 +54,7 @@ def read_settings_file(path: Path | None, profile: str | None) -> dict[str, Any]
                         f"settings file {path} is not used: {name} {problem}; it decides where payments go, so it "
                         "must be yours or root's, and nobody else may write to it or its folder (chmod go-w)"
                     )
-            tables = tomllib.loads(file.read().decode("utf-8"))
+            tables = tomllib.loads(file.read().decode("utf-8-sig"))
     except OSError as error:
         raise SettingsNotUsable(f"settings file {path} can't be read: {error.strerror}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -39,6 +39,21 @@ def test_malformed_files(tmp_path: Path, text: str, told: str) -> None:
         read_settings_file(file, "dya" if "day" in text else "night")
 
 
+def test_a_byte_order_mark_is_no_part_of_the_settings(tmp_path: Path) -> None:
+    """Some editors write one, and the file was refused as an invalid statement in line 1."""
+    file = tmp_path / "batchpay.toml"
+    file.write_text('[submit]\nrate = "5"\n', "utf-8-sig")
+    assert read_settings_file(file, None) == {"submit": {"rate": "5"}}
+
+
+@pytest.mark.parametrize("key", ["policy.duplicate_days", "policy.approval_days", "retention.details_days"])
+def test_days_that_no_calendar_has(key: str) -> None:
+    """`duplicate_days = 99999999`, for "at any age", ended every check as an internal error."""
+    table, name = key.split(".")
+    with pytest.raises(SettingsNotUsable, match=rf"{key} must be at most 100000"):
+        load_settings({table: {name: 99_999_999}}, {})
+
+
 def test_a_time_zone_more_than_a_day_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python knows no such zone: every command that asks for the day ended with an internal error."""
     with monkeypatch.context() as patched:
