@@ -148,8 +148,8 @@ class _TerminalDecider:
     def show(self, proposal: Proposal) -> None:
         """Say on standard error what is about to be recorded, rows that will be sent again last and loudest."""
         if proposal.blank:
-            rows = f"{row_count(proposal.blank)} of the sheet have no decision"
-            output.say(self._context, f"{rows}: nothing changes for them")
+            rows = row_count(proposal.blank)
+            output.say(self._context, f"the sheet has no decision for {rows}: nothing changes there")
         for state, text in _EFFECTS.items():
             chosen = [decision for decision in proposal.decisions if decision.state is state]
             if not chosen:

@@ -35,7 +35,8 @@ _KINDS = {
     "gateway_reference": Kind.INPUT, "note": Kind.INPUT,
 }  # fmt: skip
 _CHOICES = {"decision": tuple(DECISIONS)}
-_READ = ("batch", "row", "amount", "decision")
+_NEEDED = ("batch", "row", "amount", "decision")
+_READ = (*_NEEDED, "sent_from_utc", "gateway_reference", "note")
 _NO_REASON = "no answer was recorded"
 _UNKNOWN = "unknown"
 """When a row was sent, as far as a restored ledger knows."""
@@ -185,9 +186,12 @@ def read_decisions(path: str | Path | Stream, batch: str, doubts: Mapping[int, D
     lines = read_sheet(path)
     _, header = next(lines, (0, []))
     at = {name.strip().lower(): index for index, name in enumerate(header) if name}
-    missing = [name for name in _READ if name not in at]
+    missing = [name for name in _NEEDED if name not in at]
     if missing:
         raise FileRefused(f"{path} is not a sheet of rows in doubt: it has no column {', '.join(missing)}")
+    names = [name.strip().lower() for name in header]
+    if twice := [name for name in _READ if names.count(name) > 1]:
+        raise FileRefused(f"{path} has several columns {', '.join(twice)}: leave one of them; nothing was changed")
     filled = FilledSheet()
     seen: dict[int, int] = {}
     for line, cells in lines:

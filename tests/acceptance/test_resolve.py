@@ -103,7 +103,7 @@ def test_a_workbook_is_exported_too(home: Home, batch: str) -> None:
     assert home.run("resolve", batch, "--export", "doubts.xlsx").returncode == 7
     unfilled = home.run("resolve", batch, "--from", "doubts.xlsx", *SIGNED)
     assert unfilled.returncode == 7
-    assert "2 rows of the sheet have no decision" in unfilled.stderr
+    assert "the sheet has no decision for 2 rows: nothing changes there" in unfilled.stderr
     refused = home.run("resolve", batch, "--export", "doubts.xlsx")
     assert refused.returncode == 2
     assert "already exists" in refused.stderr

@@ -120,6 +120,16 @@ def test_a_sheet_without_our_columns_is_refused(tmp_path: Path) -> None:
         read_decisions(tmp_path / "d.csv", BATCH, DOUBTS)
 
 
+@pytest.mark.parametrize(("name", "cell"), [("decision", "send again"), ("Decision ", ""), ("amount", "1.00")])
+def test_a_sheet_with_a_column_twice_is_refused(tmp_path: Path, name: str, cell: str) -> None:
+    """Ann wrote `accepted`, Ben `send again` in a column of his own: the last one counted, and nothing said so."""
+    sheet = filled(tmp_path / "d.csv", {2: ("accepted", "", "")})
+    header, *lines = sheet.read_text("utf-8").splitlines()
+    sheet.write_text("\n".join([f"{header},{name}", *(f"{line},{cell}" for line in lines)]) + "\n", "utf-8")
+    with pytest.raises(FileRefused, match=f"has several columns {name.strip().lower()}: leave one of them"):
+        read_decisions(sheet, BATCH, DOUBTS)
+
+
 def test_a_filled_sheet_is_never_overwritten(tmp_path: Path) -> None:
     """Exporting over a file that is there is refused; a new one is readable by its owner alone."""
     write_sheet(tmp_path / "d.csv", BATCH, DOUBTS.values())
