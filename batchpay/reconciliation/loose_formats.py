@@ -12,7 +12,10 @@ _GROUPED = re.compile(r"[0-9]{1,3}(?:([,.' ])[0-9]{3})(?:\1[0-9]{3})*", re.ASCII
 _CURRENCY = re.compile(r"[A-Z]{3}|[$€£¥]|US\$", re.ASCII | re.IGNORECASE)
 _SPACES = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2212": "-", "\u2019": "'"})
 _SLASHED = re.compile(r"([0-9]{1,2})[/.\-]([0-9]{1,2})[/.\-]([0-9]{2}|[0-9]{4})\b.*", re.ASCII)
+_FROM_THE_YEAR = re.compile(r"([0-9]{4})(?:([-/.])([0-9]{1,2})\2([0-9]{1,2})|([0-9]{2})([0-9]{2}))(?![0-9])", re.ASCII)
 _NAMED_MONTH = ("%d-%b-%Y", "%d %b %Y", "%d-%b-%y", "%b %d, %Y", "%B %d, %Y", "%d %B %Y", "%b %d %Y")
+_DAYS_NAME = re.compile(r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?,? +", re.ASCII | re.IGNORECASE)
+_TIME = re.compile(r",? +[0-9]{1,2}:[0-9]{2}.*", re.ASCII)
 _DIGITS_MAX = 18
 
 
@@ -99,15 +102,16 @@ def foreign_date(text: str, *, day_first: bool = False, pattern: str | None = No
     text = text.strip()
     patterns: tuple[str, ...] = (pattern,) if pattern else ()
     if not pattern:
-        iso = re.match(r"([0-9]{4})-?([0-9]{2})-?([0-9]{2})(?![0-9])", text, re.ASCII)
-        if iso:
-            return _date(int(iso[1]), int(iso[2]), int(iso[3]))
+        found = _FROM_THE_YEAR.match(text)
+        if found:
+            return _date(int(found[1]), int(found[3] or found[5]), int(found[4] or found[6]))
         match = _SLASHED.fullmatch(text)
         if match:
             year = int(match[3]) + (2000 if len(match[3]) == 2 else 0)
             first, second = int(match[1]), int(match[2])
             return _date(year, second, first) if day_first else _date(year, first, second)
         patterns = _NAMED_MONTH
+        text = _TIME.sub("", text[day.end() :] if (day := _DAYS_NAME.match(text)) else text)
     for one in patterns:
         try:
             return datetime.strptime(text, one).date()  # noqa: DTZ007 - a day has no zone

@@ -1,4 +1,4 @@
-"""Which files are no export: the payment file, and what batchpay wrote about it, agree with the ledger in any case."""
+"""Which files are no export, since they agree with the ledger in any case; and what a person should know of one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from batchpay.reconciliation import resolution, verdicts
 from batchpay.reconciliation.statement import Export
 from batchpay.reports import results
 from batchpay.schemas.columns import COLUMNS, REJECTS_OWN, REQUIRED
+from batchpay.text import counted
 
 _NO_ONE_ELSE = {
     "a rejects file": frozenset({"_errors", "_suggestions"}),
@@ -40,7 +41,23 @@ def refuse_own_file(export: Export, batch: BatchSummary) -> None:
 
 
 def caution_about(export: Export, batch: BatchSummary) -> str | None:
-    """Return what a person should know before they rely on a file that may be their own; None where it is none."""
+    """Return what a person should know before they rely on an export; None where there is nothing to know."""
+    return "; ".join(filter(None, (_may_be_own(export, batch), _dates_not_read(export)))) or None
+
+
+def _dates_not_read(export: Export) -> str | None:
+    undated = [line for line in export.lines if line.date_text and line.on is None and line.cents is not None]
+    if not undated:
+        return None
+    first = undated[0]
+    return (
+        f"the date of {counted(len(undated), 'line')} can't be read, in line {first.line} it is {first.date_text}: a"
+        " payment of last month is not told from this one; format the column as a date, or say in a map how dates are"
+        " written ([format], date)"
+    )
+
+
+def _may_be_own(export: Export, batch: BatchSummary) -> str | None:
     header, ours = {name for name in export.header if name}, _ours(batch)
     telling = {export.columns[kind] for kind in _TELLING if kind in export.columns}
     if header.issuperset(REQUIRED):

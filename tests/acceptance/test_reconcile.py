@@ -171,6 +171,20 @@ def test_an_export_has_no_caution(home: Home) -> None:
     assert home.json("reconcile", batch, "--against", "export.csv")["reconciliation"]["caution"] is None
 
 
+def test_dates_that_can_not_be_read_are_said(home: Home) -> None:
+    """Last month's line of the same bill, dated `46319`, matched this month's payment, with exit code 0 and no word."""
+    with ledger_in(home.path) as ledger:
+        batch = add_batch(ledger, [Planned(1, reference="R1"), Planned(2)])
+    write(home, ["R1,INV-1,12.50,TODAY,x6789,Settled", ",INV-2,12.50,46319,x6789,Settled"])
+    done = home.run("reconcile", batch, "--against", "export.csv")
+    assert (
+        "warning: the date of 1 line can't be read, in line 3 it is 46319: a payment of last month is not told from"
+        " this one; format the column as a date, or say in a map how dates are written ([format], date)"
+    ) in " ".join(done.stdout.split())
+    write(home, ["R1,INV-1,12.50,TODAY,x6789,Settled", ",INV-2,12.50,,x6789,Settled"])
+    assert home.json("reconcile", batch, "--against", "export.csv")["reconciliation"]["caution"] is None
+
+
 def test_an_export_that_can_not_be_read_is_refused(home: Home) -> None:
     """A file without usable headers, and a missing one, are exit code 4."""
     with ledger_in(home.path) as ledger:

@@ -36,11 +36,15 @@ def test_amounts_of_others(text: str, cents: int | None) -> None:
     [
         ("2026-11-21T03:00:00Z", (2026, 11, 21)), ("11/21/2026 10:00 PM", (2026, 11, 21)), ("11/21/26", (2026, 11, 21)),
         ("21-Nov-2026", (2026, 11, 21)), ("Nov 21, 2026", (2026, 11, 21)), ("20261121", (2026, 11, 21)),
-        ("13/40/2026", None), ("soon", None), ("", None), ("2026-02-30", None),
+        ("2026/11/21", (2026, 11, 21)), ("2026/1/5 09:30", (2026, 1, 5)), ("2026.11.21", (2026, 11, 21)),
+        ("21 Nov 2026 10:22", (2026, 11, 21)), ("Nov 21, 2026 10:22 PM", (2026, 11, 21)),
+        ("Saturday, November 21, 2026", (2026, 11, 21)), ("Sat 21 Nov 2026", (2026, 11, 21)),
+        ("13/40/2026", None), ("soon", None), ("", None), ("2026-02-30", None), ("2026/13/01", None), ("46347", None),
+        ("2026-11/21", None), ("21 Nov", None), ("202611211030", None), ("Foo 21 Nov 2026", None),
     ],
 )  # fmt: skip
 def test_dates_of_others(text: str, day: tuple[int, int, int] | None) -> None:
-    """A date is read as written in the United States, or as ISO 8601."""
+    """A date is read as written in the United States, or from the year on, with or without a day's name and a time."""
     assert foreign_date(text) == (datetime.date(*day) if day else None)
 
 
