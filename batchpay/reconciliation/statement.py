@@ -73,12 +73,14 @@ UNDER_WAY_WORDS = frozenset({
 """Neither paid nor refused yet, as an accepted payment is for a day or two; they settle nothing."""
 KIND_HEADERS = ("type", "transactiontype", "transtype", "txntype", "paymenttype", "entrytype")
 """Headers of what a line is: a payment or, in a word of its own, a refund or a return."""
-RETURN_HEADERS = (
-    "return", "returned", "returncode", "returnreason", "returnreasoncode", "returndate", "returneddate", "returnedat",
-    "returnedon", "datereturned", "chargebackdate", "chargebackcode", "reversaldate", "refunddate", "voiddate",
-)  # fmt: skip
-"""Headers of columns that are blank unless the payment came back."""
-_NOT_RETURNED = frozenset({"", "-", "--", "0", "0.00", "n", "no", "none", "false", "n/a", "na", "null"})
+_RETURN_HEADER = re.compile(r"return|chargeback|revers|refund|void|reject|declin|failure")
+"""What shows in a header, without blanks, that its column is blank unless the payment failed or came back."""
+_OTHER_HEADER = re.compile(r"address|url|(return|refund|void)able|reversible")
+"""What shows that it is another column after all: `Return Address`, `Refundable`."""
+_NOT_RETURNED = frozenset({
+    "", "-", "--", "n", "no", "none", "false", "n/a", "na", "null", "not returned", "not refunded", "not reversed",
+    "not voided", "not rejected",
+})  # fmt: skip
 _RETURN = re.compile(
     r"\b(r\d\d|return(s|ed)?|refund(s|ed)?|revers(al|ed)|void(ed)?|charge[ -]?backs?|charged back|sent back)\b"
 )
@@ -321,14 +323,18 @@ def _further_columns(header: Sequence[str], at: dict[str, int], mapping: ExportM
 
     A further status counts only where no map names the one that does.
     """
-    known = (*KIND_HEADERS, *RETURN_HEADERS, *(() if "status" in mapping.columns else USUAL_HEADERS["status"]))
+    known = (*KIND_HEADERS, *(() if "status" in mapping.columns else USUAL_HEADERS["status"]))
     plain = [_plain(cell) for cell in header]
     is_address = _ADDRESS.intersection(plain)
     return {
         header[index]: index
         for index, name in enumerate(plain)
-        if name in known and index not in at.values() and not (name == "state" and is_address)
+        if (name in known or _is_of_returns(name)) and index not in at.values() and not (name == "state" and is_address)
     }
+
+
+def _is_of_returns(name: str) -> bool:
+    return _RETURN_HEADER.search(name) is not None and _OTHER_HEADER.search(name) is None
 
 
 def _objection(cells: Sequence[str], further: dict[str, int], mapping: ExportMap) -> str:
@@ -336,8 +342,8 @@ def _objection(cells: Sequence[str], further: dict[str, int], mapping: ExportMap
     for header, index in further.items():
         text, name = _text(cells[index]) if index < len(cells) else "", _plain(header)
         word, standing = _folded(text), mapping.standing_of(text)
-        if name in RETURN_HEADERS:
-            objects = word not in _NOT_RETURNED
+        if _is_of_returns(name):
+            objects = word not in _NOT_RETURNED and foreign_cents(text) != 0
         elif name in KIND_HEADERS or name == "state":
             objects = standing is ReportedStatus.DECLINED or mapping.says_it_came_back(text)
         else:
