@@ -6,6 +6,7 @@ a rounded amount can't slip in somewhere.
 
 from __future__ import annotations
 
+import re
 import textwrap
 import unicodedata
 from collections.abc import Iterable, Mapping
@@ -17,6 +18,8 @@ from batchpay.payment import Totals, format_cents
 PAGE_WIDTH = 80
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes as the beginning of a formula."""
+NEGATIVE_AMOUNT = r"-[0-9]+\.[0-9]{2}"
+"""What is a number to a spreadsheet, though it begins like a formula: with an apostrophe no sum would count it."""
 
 
 def printable(text: str, *, keep: str = "", characters_max: int | None = None) -> str:
@@ -93,7 +96,8 @@ def column_name(text: str) -> str:
 
 def guarded(cell: str | None) -> str | None:
     """Return a cell that no spreadsheet runs as a formula: one that it would run gets a leading apostrophe."""
-    return f"'{cell}" if cell is not None and cell.startswith(FORMULA_STARTS) else cell
+    runs = cell is not None and cell.startswith(FORMULA_STARTS) and not re.fullmatch(NEGATIVE_AMOUNT, cell)
+    return f"'{cell}" if runs else cell
 
 
 def money(cents: int) -> str:

@@ -29,7 +29,7 @@ HEADER = (
 )  # fmt: skip
 _KINDS = {
     "verdict": Kind.STATE, "row": Kind.INTEGER, "state": Kind.STATE, "amount": Kind.AMOUNT, "sent_at": Kind.INSTANT,
-    "line_there": Kind.INTEGER, "amount_there": Kind.AMOUNT, "difference": Kind.DIFFERENCE,
+    "line_there": Kind.INTEGER, "amount_there": Kind.DIFFERENCE, "difference": Kind.DIFFERENCE,
 }  # fmt: skip
 
 
@@ -174,14 +174,9 @@ def _lines(
         yield [verdict, line.found_by if line else None, *_ours(row), *_theirs(line), difference, batch]
         for again in matching.by_row.get(row.row, [])[1:]:
             _count(result.there, MatchStatus.AGAIN_THERE, again.cents or 0)
-            yield [
-                MatchStatus.AGAIN_THERE,
-                again.found_by,
-                *_ours(row),
-                *_theirs(again),
-                "a further line for this row",
-                batch,
-            ]
+            ours = _ours(row, is_counted=False)
+            told = "a further line for this row"
+            yield [MatchStatus.AGAIN_THERE, again.found_by, *ours, *_theirs(again), told, batch]
     nobody: list[str | None] = [None] * 9
     for line in export.lines:
         if line.row is None:
@@ -284,7 +279,8 @@ def _proves_nothing(line: ExportLine, row: LedgerRow) -> str | None:
     return None
 
 
-def _ours(row: LedgerRow) -> list[str | None]:
+def _ours(row: LedgerRow, *, is_counted: bool = True) -> list[str | None]:
+    """Return what the ledger has of a row; its amount only once, so that the column adds up to the batch."""
     shown = row.details
     return [
         str(row.row),
@@ -294,7 +290,7 @@ def _ours(row: LedgerRow) -> list[str | None]:
         shown.get("account"),
         row.direction,
         str(row.state),
-        format_cents(row.amount_cents),
+        format_cents(row.amount_cents) if is_counted else None,
         instant(row.sent_at),
     ]
 

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import polars as pl
 
-from batchpay.text import FORMULA_STARTS
+from batchpay.text import FORMULA_STARTS, NEGATIVE_AMOUNT
 from batchpay.writing.columns import Column
 from batchpay.writing.place import MayReplace
 from batchpay.writing.stream import Stream
@@ -62,7 +62,9 @@ def csv_bytes(frame: pl.DataFrame) -> bytes:
     near = [name for name, low in least.items() if name in odd or _may_begin_so(str(low), frame[name])]
     runs = [name for name in near if frame[name].cast(pl.String).str.contains(_RUNS).any()]
     if runs:
-        frame = frame.with_columns(pl.col(runs).cast(pl.String).str.replace(_RUNS, "'${1}"))
+        cells = pl.col(runs).cast(pl.String)
+        is_number = cells.str.contains(f"^{NEGATIVE_AMOUNT}$")
+        frame = frame.with_columns(pl.when(is_number).then(cells).otherwise(cells.str.replace(_RUNS, "'${1}")))
     splits = any(frame[name].str.contains(_SPLITS).any() for name in odd)
     if splits:  # polars would then distinguish an empty text from a blank cell by quotation marks
         frame = frame.with_columns(pl.col([name for name, low in least.items() if low == ""]).replace("", None))

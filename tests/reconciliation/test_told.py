@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from pathlib import Path
 
+import openpyxl
 import pytest
 
 from batchpay.payment import State, Totals
 from batchpay.reconciliation.matching import match
 from batchpay.reconciliation.statement import ExportMap, read_export
-from batchpay.reconciliation.verdicts import MatchStatus, found_doubts
+from batchpay.reconciliation.verdicts import MatchStatus, found_doubts, reconcile
 from tests.reconciliation.test_reconciliation import DOUBT, HEADER, export, held_against
 from tests.support.ledger_factory import Planned, add_batch, ledger_in
 
@@ -106,3 +109,34 @@ def test_lines_say_of_which_batch_they_are_and_how_much_differs(tmp_path: Path) 
     assert there["R8"]["batch"] == ""
     assert result.pending_there == Totals()
     assert result.there[MatchStatus.STATUS_DIFFERS] == Totals(1, 1250)
+
+
+def amounts_in(path: Path) -> list[Decimal]:
+    """Add up both columns of amounts, as a person does in a spreadsheet: a cell of text counts nothing."""
+    cells: Iterable[tuple[object, ...]]
+    if path.suffix == ".xlsx":
+        sheet = openpyxl.load_workbook(path).active
+        assert sheet is not None
+        cells = sheet.iter_rows(values_only=True)
+    else:
+        with path.open(encoding="utf-8", newline="") as file:
+            cells = [
+                tuple(float(cell) if re.fullmatch(r"-?[0-9]+\.[0-9]{2}", cell) else cell for cell in line)
+                for line in csv.reader(file)
+            ]
+    header, *lines = cells
+    columns = [[line[header.index(name)] for line in lines] for name in ("amount", "amount_there")]
+    return [sum((Decimal(str(cell)) for cell in column if not isinstance(cell, str | None)), Decimal(0))
+            for column in columns]  # fmt: skip
+
+
+@pytest.mark.parametrize("ending", ["csv", "xlsx"])
+def test_the_list_adds_up_to_what_is_said(tmp_path: Path, ending: str) -> None:
+    """A row with two lines had its amount twice, and amounts with a minus were text, which no sum counts."""
+    lines = ["R1,INV-1,12.50,TODAY,x6789,Settled", "R1,INV-1,-12.50,TODAY,x6789,Settled", "R8,,-7.25,TODAY,x1,Settled"]
+    read = read_export(export(tmp_path / "export.csv", lines), ExportMap())
+    with ledger_in(tmp_path) as ledger:
+        batch = ledger.find(add_batch(ledger, [Planned(1, reference="R1"), Planned(2, amount_cents=3125)]))
+        result = reconcile(ledger, batch, read, match(ledger, batch, read.lines, 5), tmp_path / f"out.{ending}")
+    assert (result.total_here.cents, result.total_there.cents) == (4375, -725)
+    assert amounts_in(tmp_path / f"out.{ending}") == [Decimal("43.75"), Decimal("-7.25")]
