@@ -16,6 +16,8 @@ _FROM_THE_YEAR = re.compile(r"([0-9]{4})(?:([-/.])([0-9]{1,2})\2([0-9]{1,2})|([0
 _NAMED_MONTH = ("%d-%b-%Y", "%d %b %Y", "%d-%b-%y", "%b %d, %Y", "%B %d, %Y", "%d %B %Y", "%b %d %Y")
 _DAYS_NAME = re.compile(r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?,? +", re.ASCII | re.IGNORECASE)
 _TIME = re.compile(r",? +[0-9]{1,2}:[0-9]{2}.*", re.ASCII)
+_NOTHING = re.compile(r"[$€£¥]? ?[-\u2013\u2014]?")
+"""What a spreadsheet shows for zero, or leaves blank."""
 _DIGITS_MAX = 18
 
 
@@ -46,6 +48,11 @@ def foreign_cents(text: str) -> int | None:
     if cents != cents.to_integral_value():
         return None
     return -int(cents) if negative else int(cents)
+
+
+def side_cents(text: str) -> int | None:
+    """Return the cents in a column for one direction, 0 where it is blank or has the dash that spreadsheets show."""
+    return 0 if _NOTHING.fullmatch(text.translate(_SPACES).strip()) else foreign_cents(text)
 
 
 def _without_currency(number: str) -> str:

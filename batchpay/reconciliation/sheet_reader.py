@@ -177,7 +177,8 @@ def _cell_text(cell: object) -> str:
     if isinstance(cell, (int, float)):
         if abs(cell) >= _DIGITS_KEPT:
             return LOST_DIGITS
-        return str(int(cell)) if cell == int(cell) else f"{Decimal(repr(cell)):f}"
+        # As a spreadsheet shows it: what was computed (0.1 + 0.2) has more digits than the 15 that it keeps.
+        return str(int(cell)) if cell == int(cell) else f"{Decimal(format(cell, '.15g')):f}"
     if isinstance(cell, datetime):
         return cell.isoformat(sep=" ") if cell.time() != time.min else cell.date().isoformat()
     return str(cell).strip()

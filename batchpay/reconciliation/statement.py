@@ -26,7 +26,7 @@ from typing import Any
 
 from batchpay.errors import FileRefused, did_you_mean
 from batchpay.intake.small_tables import read_toml
-from batchpay.reconciliation.loose_formats import day_comes_first, foreign_cents, foreign_date, last_four_of
+from batchpay.reconciliation.loose_formats import day_comes_first, foreign_cents, foreign_date, last_four_of, side_cents
 from batchpay.reconciliation.resolution import BATCH_MARK
 from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet, sheet_names
 from batchpay.writing.stream import Stream
@@ -368,7 +368,7 @@ def _payment(line: int, cells: Sequence[str], at: dict[str, int], mapping: Expor
         amount_text = cell("amount")
         cents = foreign_cents(amount_text)
     else:
-        amount_text = cell("credit") or cell("debit")
+        amount_text = next((text for text in map(cell, ("debit", "credit")) if side_cents(text) != 0), "")
         cents = _two_columns(cell("debit"), cell("credit"))
     status = _text(cell("status"))
     return ExportLine(
@@ -388,7 +388,7 @@ def _payment(line: int, cells: Sequence[str], at: dict[str, int], mapping: Expor
 
 def _two_columns(debit: str, credit: str) -> int | None:
     """Return the cents of a line with one column for money out and one for money in, one of them blank or zero."""
-    out, into = (foreign_cents(text) if text else 0 for text in (debit, credit))
+    out, into = map(side_cents, (debit, credit))
     if out is None or into is None or bool(out) == bool(into):
         return None
     return into - abs(out)

@@ -396,6 +396,14 @@ def test_one_column_for_money_out_and_one_for_money_in(tmp_path: Path) -> None:
     assert [line.cents for line in read_export(path, ExportMap()).lines] == [-500, 700, None, None, 200]
 
 
+def test_a_dash_is_what_a_spreadsheet_shows_for_zero(tmp_path: Path) -> None:
+    """An export that was opened in a spreadsheet, with its accounting format: every line was unreadable."""
+    lines = ["R1,5.00,-", "R2, $-   ,7.00", "R3,0.00,\u2013", "R4,-5.00,0.00", "R5,--,1.00"]
+    read = read_export(export(tmp_path / "e.csv", lines, "Ref,Debit,Credit"), ExportMap()).lines
+    assert [line.cents for line in read] == [-500, 700, None, -500, None]
+    assert [line.amount_text for line in read] == ["5.00", "7.00", "", "-5.00", "--"]
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
