@@ -65,6 +65,7 @@ def render_column(name: str, kind: pl.DataType, form: CellForm, alias: str) -> l
         suggestion = leading_zero_suggestion(text)
     if kind.is_float() and target in DIGITS_MATTER:
         lost = cell.abs() >= _limits(kind).digits
+        text = pl.when(lost).then(cell.cast(pl.String)).otherwise(text)  # with its point: nobody takes it for one
         fault = pl.coalesce(pl.when(lost).then(pl.lit("precision")), *([] if fault is None else [fault]))
     found = [_as_texts_are(text, kind, form).alias(name)]
     if fault is not None:

@@ -64,7 +64,7 @@ def test_text_cells(tmp_path: Path) -> None:
         ("amount", "12.5", "@", "12.5", None),
         ("amount", "=1+1", "0.00", None, "formula"),
         ("achAccountNumber", 123456789012345, "0", "123456789012345", None),
-        ("achAccountNumber", 1234567890123456, "0", "1234567890123456", "precision"),
+        ("achAccountNumber", 1234567890123456, "0", "1.23456789012346E+15", "precision"),
         ("achAccountNumber", 12345678, "0000000000", "0012345678", None),
         ("achAccountNumber", 123456789012, "0.00E+00", "123456789012", "precision"),
         ("achRoutingNumber", 21000021, "General", "21000021", "leading_zero"),
@@ -97,7 +97,7 @@ def test_typed_cells(
         (0.1 + 0.2, "taxAmount", ("0.30", None)),
         (-3.5, "amount", ("-3.50", None)),
         (0.125, "memo", ("0.125", None)),
-        (1e15, "invoiceNumber", ("1000000000000000", "precision")),
+        (1e15, "invoiceNumber", ("1.00000000000000E+15", "precision")),
         ("", "amount", (None, None)),
     ],
 )

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from openpyxl import load_workbook
+from openpyxl import Workbook, load_workbook
 
 from batchpay.errors import RunStopped
+from batchpay.payment import State
 from batchpay.validation.verdict import Verdict
 from batchpay.workflows.own_rejects import is_of_no_submission
 from batchpay.writing.place import rows_of
-from tests.workflows.desk import Desk
+from tests.workflows.desk import COLUMNS, PLAIN, Desk
 
 
 @pytest.mark.parametrize(
@@ -122,6 +123,24 @@ def test_corrections_in_the_rejects_are_not_overwritten(desk: Desk, ending: str)
     rejects.unlink()  # submitted and archived: the own ones are found where they are
     assert desk.submit(path, rejects=rejects).rejects == str(second)
     assert not rejects.exists()
+
+
+@pytest.mark.parametrize("account", [1234567890123450, 12345678901234500], ids=["16 digits", "17 digits"])
+def test_an_account_that_lost_digits_is_not_paid_by_its_rejects(desk: Desk, account: int) -> None:
+    """The rejects had it as a text of sixteen digits: with another row corrected in them, a stranger was paid."""
+    wrong = {"invoiceNumber": "L-1", "amount": "1.00", "achAccountNumber": account}
+    other = {"invoiceNumber": "L-2", "amount": "2.00", "transactionType": "credit"}
+    path, rejects, book = desk.folder / "may.xlsx", desk.folder / "may.rejects.xlsx", Workbook()
+    for row in (dict(zip(COLUMNS, COLUMNS, strict=True)), wrong, other):
+        book.worksheets[0].append([(PLAIN | row).get(column) for column in COLUMNS])
+    book.save(path)
+    assert desk.submit(path, rejects=rejects).of(State.REJECTED).rows == 2
+    book = load_workbook(rejects)
+    (cell,) = (cell for row in book["rejects"].iter_rows() for cell in row if cell.value == "credit")
+    cell.value = "CREDIT"
+    book.save(rejects)
+    assert desk.submit(rejects, rejects=desk.folder / "again.xlsx").of(State.REJECTED).rows == 1
+    assert desk.arrived == {"L-2": 1}
 
 
 def correct(rejects: Path) -> bytes:

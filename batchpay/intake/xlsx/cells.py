@@ -72,7 +72,8 @@ def _number(value: float, column: str, number_format: str | None) -> Cell:
     if column in MONEY:
         return _money(value, number_format)
     if abs(value) >= 1e15 and column in DIGITS_MATTER:
-        return plain_number(value), "precision", None
+        # Written so that nobody takes it for the number: it comes back in the rejects, as a text like any other.
+        return f"{value:.14E}", "precision", None
     if not _is_whole(value):
         return plain_number(value), "format", None
     digits = str(int(value))
