@@ -35,11 +35,9 @@ def _table(name: str, kind: Any) -> str:
 
 def _row(table: str, item: Field[Any]) -> str:
     variable = item.metadata["environment"]
-    least = item.metadata["least"]
-    most = item.metadata["most"]
-    meaning = (
-        item.metadata["help"] + (f" (at least {least:g})" if least else "") + (f" (at most {most:g})" if most else "")
-    )
+    bounds = {"at least": item.metadata["least"], "at most": item.metadata["most"]}
+    told = ", ".join(f"{word} {bound:g}" for word, bound in bounds.items() if bound)
+    meaning = item.metadata["help"] + (f" ({told})" if told else "")
     cells = [f"`{table}.{item.name}`", f"`{variable}`" if variable else "", _default(item), meaning]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
