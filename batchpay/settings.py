@@ -169,6 +169,11 @@ class PolicySettings:
     )
     rules_off: list[str] = _setting([], "house rules (source H) switched off, as column.code")
 
+    @property
+    def refuses_past_start(self) -> bool:
+        """Whether a recurring payment can't start before today: either setting lets it."""
+        return self.past_start and "recurringStartDate.past" not in self.rules_off
+
 
 @dataclass(frozen=True, slots=True)
 class LimitsSettings:

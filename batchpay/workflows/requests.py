@@ -64,7 +64,7 @@ def max_amount_cents(settings: Settings) -> int | None:
     cents = parse_cents(settings.limits.max_amount)
     if cents is None:
         raise SettingsNotUsable("limits.max_amount must be an amount like 12345.67")
-    return cents
+    return None if "amount.limit" in settings.policy.rules_off else cents
 
 
 def file_request(path: str, rejects: Path | None, options: CheckOptions, settings: Settings) -> FileRequest:
@@ -81,7 +81,7 @@ def file_request(path: str, rejects: Path | None, options: CheckOptions, setting
         allow_duplicates=options.allow_duplicates,
         allow_open_ended=options.allow_open_ended,
         require_agreement=settings.policy.require_agreement,
-        past_start=settings.policy.past_start,
+        past_start=settings.policy.refuses_past_start,
         max_amount_cents=max_amount_cents(settings),
         account_hyphens=settings.rules.account_hyphens,
         check_letters=settings.rules.check_letters,

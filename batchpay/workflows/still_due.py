@@ -39,7 +39,7 @@ def fails_today(ledger: Ledger, batch: BatchSummary, settings: Settings) -> Fail
     if (elsewhere := repeated(ledger, batch)) is not None:
         looks.append(elsewhere)
     today, (first_start, largest_cents) = datetime.now().astimezone().date(), _extremes(ledger, batch)
-    if settings.policy.past_start and first_start < today:
+    if settings.policy.refuses_past_start and first_start < today:
         looks.append(start_has_passed(today))
     if (most := max_amount_cents(settings)) is not None and largest_cents > most:
         looks.append(above(most))

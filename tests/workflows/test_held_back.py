@@ -167,6 +167,8 @@ def test_resume_holds_back_what_is_above_todays_limit(desk: Desk, monkeypatch: p
     done = desk.resume()
     assert (done.exit_code, done.held_back, desk.arrived) == (3, Totals(1, 50_000), {"A-1": 1})
     assert begun == [Totals(1, 1_000)], "what is shown is what goes"
+    desk.settings = replace(desk.settings, policy=replace(desk.settings.policy, rules_off=["amount.limit"]))
+    assert desk.resume().exit_code == 0, "the rule is switched off, for a resume as for a submission"
 
 
 @pytest.mark.parametrize("was_refused_first", [False, True])
@@ -276,28 +278,35 @@ def test_what_a_killed_run_was_sending_ends_every_call_with_7(desk: Desk) -> Non
     assert all_in_doubt(desk.settings) == {killed: {"DEBIT": Totals(1, 700)}}
 
 
-def test_past_start_switched_off_holds_nothing_back(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rule is a house rule: switching it off applies to `resume` as well."""
+OFF = {"past_start": False}, {"rules_off": ["recurringStartDate.past"]}
+"""Either setting switches the rule off."""
+
+
+@pytest.mark.parametrize("off", OFF)
+def test_past_start_switched_off_holds_nothing_back(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, off: dict[str, Any]
+) -> None:
+    """The rule is a house rule: switching it off applies to `resume` as well, which held back what `submit` sent."""
     path = desk.file("may.csv", MONTHLY)
     with monkeypatch.context() as patched:
         stop_before(desk, patched)
         desk.submit(path)
-    desk.settings = replace(desk.settings, policy=PolicySettings(variance=False, past_start=False))
+    desk.settings = replace(desk.settings, policy=PolicySettings(variance=False, **off))
     days_later(monkeypatch, 5)
     assert desk.resume().exit_code == 0
 
 
 @pytest.mark.parametrize(
-    ("past_start", "arrived"), [(True, ["A-1", "A-3", "A-5"]), (False, ["A-1", "A-3", "A-4", "A-5"])]
+    ("policy", "arrived"), [({}, ["A-1", "A-3", "A-5"]), *((off, ["A-1", "A-3", "A-4", "A-5"]) for off in OFF)]
 )
 def test_what_was_to_start_today_does_not_leave_after_midnight(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, past_start: bool, arrived: list[str]
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, policy: dict[str, Any], arrived: list[str]
 ) -> None:
     """A run that crossed midnight sent recurring payments whose first day had just passed.
 
     What starts on the new day is in time, and what `--as-of` let through with an earlier day stays let through.
     """
-    desk.settings = replace(desk.settings, policy=PolicySettings(variance=False, past_start=past_start))
+    desk.settings = replace(desk.settings, policy=PolicySettings(variance=False, **policy))
     starts = {3: TODAY + timedelta(days=1), 4: TODAY, 5: TODAY - timedelta(days=5)}
     rows = [
         MONTHLY | {"paymentId": f"P-{n}", "invoiceNumber": f"A-{n}", "recurringStartDate": f"{day:%m/%d/%Y}"}
@@ -314,11 +323,11 @@ def test_what_was_to_start_today_does_not_leave_after_midnight(
     monkeypatch.setattr(Quiet, "say", lambda self, text: told.append(text))
     monkeypatch.setattr(run, "log", lambda event, **fields: told.append(f"{event} {fields.get('rows')}"))
     done = desk.submit(desk.file("may.csv", ONE, *rows), as_of=TODAY - timedelta(days=5))
-    held = Totals(1, 20_00) if past_start else Totals()
+    held = Totals() if policy else Totals(1, 20_00)
     assert told.count("1 row held back since midnight: the first day has passed") == held.rows
     assert told.count("rows held back 1") == held.rows, "a log without a word of them ended with 3 for no reason"
     assert sorted(desk.arrived) == arrived
-    assert (done.exit_code, done.held_back, done.of(State.PENDING)) == (3 if past_start else 0, held, held)
+    assert (done.exit_code, done.held_back, done.of(State.PENDING)) == (0 if policy else 3, held, held)
     assert (done.stopped, desk.resume().held_back) == (None, held)
 
 
