@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from batchpay.cli.context import Context
-from batchpay.payment import Direction, State, Totals, added_up
+from batchpay.payment import Direction, State, Totals, added_up, format_cents, parse_cents
 from batchpay.summary import Summary
 from batchpay.text import counted, money, printable, row_count, sum_word, totals_apart, wrapped
 
@@ -112,6 +112,8 @@ def grand_total(summaries: Sequence[Summary]) -> Summary:
     same = "" if len(summaries) == files else ", the same content counted once"
     by_state = {state: sum((one.of(state) for one in summaries), Totals()) for state in State}
     total = sum((one.total for one in summaries), Totals())
+    names = {one.batch for one in summaries}
+    doubts = {name: sides for one in summaries for name, sides in one.in_doubt_elsewhere.items() if name not in names}
     return Summary(
         f"{counted(files, 'file')} in all{same}",
         total,
@@ -121,7 +123,17 @@ def grand_total(summaries: Sequence[Summary]) -> Summary:
         warnings=warnings,
         held_back=sum((one.held_back for one in summaries), Totals()),
         released=released,
+        stopped=next((one.stopped for one in summaries if one.stopped), None),
+        in_doubt_elsewhere=doubts,
+        allowed_duplicates=_allowed_in_all(summaries),
     )
+
+
+def _allowed_in_all(summaries: Sequence[Summary]) -> dict[str, Any]:
+    """Add up what was let through twice; which rows these are, each file's own list tells."""
+    allowed = [one.allowed_duplicates for one in summaries]
+    cents = sum(parse_cents(one["amount"]) or 0 for one in allowed)
+    return {"rows": sum(one["rows"] for one in allowed), "amount": format_cents(cents), "list": []}
 
 
 def _cells(label: str, totals: Totals, apart: Mapping[str, Totals] | None) -> list[str]:

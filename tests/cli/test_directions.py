@@ -73,6 +73,21 @@ def test_a_batch_under_two_names_is_added_up_once() -> None:
     assert several.file == "3 files in all, the same content counted once"
 
 
+def test_the_sums_of_several_files_leave_out_nothing() -> None:
+    """The object of a call that a limit had stopped said `"stopped": null`, no doubt, and no duplicate let through."""
+    first, other = summary(("DEBIT", DEBITS)), summary(("DEBIT", DEBITS))
+    first.batch, other.batch, other.stopped = "3f2a", "5b1c", "the limit of 3 rows was reached"
+    first.in_doubt_elsewhere = {"5b1c": {"DEBIT": DEBITS}, "9d0e": {"CREDIT": CREDITS}}
+    first.allowed_duplicates = {"rows": 1, "amount": "10.00", "list": [{"row": 1, "batch": None, "earlier_row": 2}]}
+    other.allowed_duplicates = {"rows": 2, "amount": "1000.25", "list": [], "reason": "both are due"}
+    several = output.grand_total([first, other]).as_json()
+    assert several["stopped"] == "the limit of 3 rows was reached"
+    assert several["in_doubt_elsewhere"] == [{"batch": "9d0e", "rows": 1, "amount": "1.00"}], (
+        "the other is of this call"
+    )
+    assert several["allowed_duplicates"] == {"rows": 3, "amount": "1010.25", "list": []}
+
+
 def test_a_headline_names_both() -> None:
     """The report page's sentences do the same."""
     assert summary(("DEBIT", DEBITS), ("CREDIT", CREDITS)).amount_in(State.ACCEPTED) == "DEBIT 3.00, CREDIT 1.00"
