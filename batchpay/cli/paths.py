@@ -29,7 +29,7 @@ def expand(files: Sequence[str]) -> list[str]:
     """
     found: list[str] = []
     for name in files:
-        if name == "-" or "://" in name or Path(name).exists() or not glob.has_magic(name):
+        if name == "-" or "://" in name or os.path.lexists(name) or not glob.has_magic(name):
             found.append(name)
             continue
         matches = sorted(path for path in glob.glob(name) if not is_output_name(Path(path).name))  # noqa: PTH207 - may be absolute
@@ -110,7 +110,11 @@ class Outputs:
         path = self.guard(name, kind)
         if len(os.fsencode(path.name)) > _NAME_BYTES_MAX:  # this file's fault: those after it can be worked on
             raise FileRefused(f"{path.name[:40]}... can't be written: its name is too long; rename the payment file")
-        if path.is_dir():
+        try:
+            is_folder = path.is_dir()
+        except OSError as error:
+            raise NotUsable(f"{path} can't be written: {error.strerror}") from None
+        if is_folder:
             raise FileRefused(f"{path} can't be written: it is a folder; move it, or name another folder with --out")
         check_no_device(path)
         check_folder(path.parent, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,9 @@ from batchpay.intake.table_end import FileEnd
 from batchpay.payment import Totals, format_cents, parse_cents
 from batchpay.text import column_name, row_count
 from batchpay.writing.identity import FileIdentity
+
+_NOT_THERE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EACCES))
+"""There is no such file, no file can have that name, or the payment file's own folder can't be entered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +40,14 @@ def stated_totals(path: str, rows: int | None = None, total: str | None = None) 
     """
     given = ControlTotals(rows, None if total is None else _cents("--expect-total", total))
     sidecar = Path(f"{path}.control.toml")
-    if path == "-" or "://" in path or not sidecar.exists():
+    if path == "-" or "://" in path:
         return given
-    read = FileIdentity.of(sidecar.stat())  # before it is read, so that one that replaces it in between is noticed
+    try:
+        read = FileIdentity.of(sidecar.stat())  # before it is read, so that one that replaces it in between is noticed
+    except OSError as error:
+        if error.errno in _NOT_THERE:
+            return given
+        raise FileRefused(f"{sidecar} can't be read: {error.strerror}") from None
     beside = _read_sidecar(str(sidecar))
     for stated, other in ((given.rows, beside.rows), (given.cents, beside.cents)):
         if stated is not None and other is not None and stated != other:

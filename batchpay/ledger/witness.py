@@ -174,8 +174,12 @@ def witness_files(place: LedgerPaths) -> list[Path]:
 
 
 def _witnesses(place: LedgerPaths) -> list[Path]:
-    folders = [folder for folder in sorted({place.key.parent, place.witness.parent}) if folder.is_dir()]
-    return [path for folder in folders for path in sorted(folder.iterdir()) if _is_witness(path)]
+    folders = sorted({place.key.parent, place.witness.parent})
+    try:
+        found = [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())]
+    except OSError as error:
+        raise LedgerNotUsable(f"{error.filename} can't be read: {error.strerror}") from None
+    return [path for path in found if _is_witness(path)]
 
 
 def _is_witness(path: Path) -> bool:

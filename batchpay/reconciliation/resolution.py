@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -175,7 +176,7 @@ def long_numbers(text: str) -> list[str]:
 
 def write_sheet(path: str | Path | Stream, batch: str, doubts: Iterable[Doubt]) -> None:
     """Write rows in doubt as a sheet to fill in, never over an existing file: it may be filled in already."""
-    if not isinstance(path, Stream) and Path(path).exists():
+    if not isinstance(path, Stream) and os.path.lexists(path):
         raise WrongUse(f"{path} already exists and may be filled in; name another file")
     header = [Column(name, _KINDS.get(name, Kind.TEXT), _CHOICES.get(name, ())) for name in HEADER]
     write_table(path, header, (_sheet_row(batch, doubt) for doubt in doubts))

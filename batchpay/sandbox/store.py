@@ -75,7 +75,10 @@ class Store:
 
     def __init__(self, path: Path | None) -> None:
         self._lock = threading.RLock()
-        self._database = sqlite3.connect(str(path or ":memory:"), check_same_thread=False, isolation_level=None)
+        try:
+            self._database = sqlite3.connect(str(path or ":memory:"), check_same_thread=False, isolation_level=None)
+        except sqlite3.Error as error:
+            raise NotASandbox(f"{path} can't be opened: {error}") from None
         self._require_own(path)
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = NORMAL")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -77,10 +78,15 @@ def ledger_state(settings: Settings) -> LedgerState:
 def record_call(settings: Settings, ended_at: datetime, exit_code: int, *, completed: bool) -> None:
     """Record that a call that sends has ended, for the next health check; raises NotUsable.
 
-    Without a ledger there is nowhere to record it: its absence was the call's own error.
+    Without a ledger there is nowhere to record it: its absence was the call's own error. So it was if the ledger is
+    another user's, whose record stays as it is.
     """
     path = last_call_path(location(settings.ledger).ledger)
-    if path.parent.is_dir():
+    try:
+        owner = path.parent.stat().st_uid
+    except OSError:
+        return
+    if owner == os.geteuid():
         write_last_call(path, ended_at, exit_code, completed=completed)
 
 

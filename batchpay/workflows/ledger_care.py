@@ -104,7 +104,10 @@ def back_up(
     only such as this ledger has recorded, by when they were made. The names are of a clock that may have been wrong,
     and another ledger's copies may be there as well.
     """
-    folder = target if target.is_dir() else None
+    try:
+        folder = target if target.is_dir() else None
+    except OSError as error:
+        raise LedgerNotUsable(f"the backup {target} can't be created: {error.strerror}") from None
     if keep is not None and folder is None:
         raise WrongUse("--keep needs a folder as TARGET: nothing is removed otherwise")
     with closing(door.open_ledger(settings, read_only=True)) as ledger:

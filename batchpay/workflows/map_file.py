@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from dataclasses import dataclass
@@ -88,7 +89,7 @@ def propose_map(file: FileToMap, asker: Asker | None, write: Path | None) -> Pro
 
     Raises FileRefused if the file can't be read, WrongUse if the map would replace a file.
     """
-    if write is not None and (write.exists() or write.is_symlink()):
+    if write is not None and os.path.lexists(write):
         raise WrongUse(f"{write} already exists: a map is never overwritten, name another file")
     cells, rows, is_whole, name, sheet = _read(file)
     draft = propose(cells)

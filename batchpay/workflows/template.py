@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from batchpay.errors import WrongUse
@@ -10,6 +11,6 @@ from batchpay.intake.template import write_blank
 
 def make_template(path: Path, *, replace: bool) -> None:
     """Write an empty payment file, XLSX or CSV by its ending; raises WrongUse, NotUsable."""
-    if path.exists() and not replace:
+    if os.path.lexists(path) and not replace:
         raise WrongUse(f"{path} already exists; --force replaces it")
     write_blank(path)

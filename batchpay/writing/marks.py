@@ -49,7 +49,10 @@ def may_be_written(path: Path, kind: str) -> bool:
 
     What is not a regular file is left to the writer.
     """
-    if not path.is_file():
+    try:
+        if not path.is_file():
+            return True
+    except OSError:  # whatever is there is in a folder that can't be entered
         return True
     try:
         return path.stat().st_size == 0 or MARKS[kind](path)

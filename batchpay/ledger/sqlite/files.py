@@ -58,9 +58,9 @@ def check_file(path: Path) -> Path:
 
     SQLite's journals are found by name: a second name for the file would hide them, so hard links are refused.
     """
-    if path.is_symlink() and not path.exists():
-        raise LedgerMissing(f"the ledger {path} is a link to a missing file")
     try:
+        if path.is_symlink() and not path.exists():
+            raise LedgerMissing(f"the ledger {path} is a link to a missing file")
         path = path.resolve(strict=True)
         status = path.stat()
     except FileNotFoundError:
