@@ -581,6 +581,21 @@ def test_a_copy_that_can_not_be_read_back_is_no_backup(closed: LedgerFactory, tm
     assert not (tmp_path / "copy.db").exists()
 
 
+def test_a_copy_for_which_there_is_no_room_leaves_nothing(
+    closed: LedgerFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is removed; what SQLite keeps next to it stayed, and so each try left less room on the full disk."""
+
+    def fails(store: object, copy: sqlite3.Connection) -> list[str]:
+        Path(f"{tmp_path / 'copy.db'}-wal").touch()  # as where SQLite could not remove it
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr("batchpay.ledger.sqlite.backup.check_short", fails)
+    with pytest.raises(LedgerNotUsable):
+        closed.open().backup(tmp_path / "copy.db")
+    assert list(tmp_path.glob("copy.db*")) == []
+
+
 def test_a_copy_of_a_damaged_file_is_no_backup(closed: LedgerFactory, tmp_path: Path) -> None:
     """The file's count of free pages is wrong: the next payments could be written over others."""
     with closing(sqlite3.connect(closed.path)) as connection:

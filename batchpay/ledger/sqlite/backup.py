@@ -27,7 +27,8 @@ def back_up(store: Store, target: Path) -> None:
             _copy(store, reader, target)
             sync_directory(target.absolute().parent)
         except BaseException as error:
-            target.unlink(missing_ok=True)
+            for left_over in ("", "-wal", "-shm", "-journal"):  # a full disk keeps SQLite from removing its own
+                Path(f"{target}{left_over}").unlink(missing_ok=True)
             if isinstance(error, FOREIGN):
                 raise translate(error, target) from None
             raise
