@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
-from batchpay.errors import BatchpayError
+from batchpay.errors import BatchpayError, LedgerDamaged
 from batchpay.ledger import decisions, plans, reading
 from batchpay.ledger.contract import Run
 from batchpay.ledger.database import Parameters, Store
@@ -68,7 +68,12 @@ class StoredLedger(ABC, Generic[_Store]):
         return self.store.keys.seal(plain, BESIDE + place)
 
     def unseal(self, sealed: bytes, place: str) -> bytes:
-        return self.store.keys.unseal(sealed, BESIDE + place)
+        try:
+            return self.store.keys.unseal(sealed, BESIDE + place)
+        except LedgerDamaged:  # the ledger itself is not
+            raise LedgerDamaged(
+                f"{place} can't be decrypted: it was changed, or was written with another key than ledger.key_file"
+            ) from None
 
     def registration_count(self) -> int:
         return self._number(self.store.statements.REGISTRATION_COUNT)

@@ -229,14 +229,14 @@ def _said(chosen: dict[str, Any]) -> str:
 
 @contextmanager
 def _grid(file: Row) -> Iterator[Grid | None]:
-    """Open a file's grid; None if it has none, or for people who may not see other people's rows."""
+    """Open a file's grid; None if it has none that is whole, or for people who may not see other people's rows."""
     here = site()
     if not current_person().may("prepare"):
         yield None
         return
     try:
         grid = Grid(spool.place(here.home, file["id"]), file["id"], here.ledger())
-    except sqlite3.OperationalError:
+    except sqlite3.DatabaseError:
         yield None
         return
     try:

@@ -160,12 +160,17 @@ class GridWriter:
 
 
 class Grid:
-    """A grid to read; cheap to open for every request."""
+    """A grid to read; cheap to open for every request. Raises sqlite3.DatabaseError if there is none, or not whole."""
 
     def __init__(self, folder: Path, file_id: str, ledger: Ledger) -> None:
         self._db = sqlite3.connect(f"file:{grid_path(folder)}?mode=ro&immutable=1", uri=True)
         self._file_id, self._ledger = file_id, ledger
-        meta = {name: json.loads(value) for name, value in self._db.execute("SELECT name, value FROM meta")}
+        try:
+            meta = {name: json.loads(value) for name, value in self._db.execute("SELECT name, value FROM meta")}
+            self.count()  # the first versions wrote no totals
+        except sqlite3.Error:
+            self._db.close()
+            raise
         self.columns: list[str] = meta["columns"]
         """What the file itself calls its columns."""
         self.places: dict[str, int] = meta["places"]

@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import re
+import sqlite3
+from contextlib import closing
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from batchpay.errors import RunStopped
 from batchpay.gateway.preflight import Preflight
 from batchpay.text import printable
 from batchpay.web import spool
-from batchpay.web.grid import BLOCK, Grid
+from batchpay.web.grid import BLOCK, Grid, grid_path
 from batchpay.web.names import rejects_name
 from tests.support.in_process import Caller
 from tests.web.house import ROWS, WRONG, House, csv_of, words_of
@@ -104,6 +106,23 @@ def test_the_rows_to_correct_are_those_of_the_rejects_file(
         own = [[printable(cell) for cell in line[5 : 5 + len(grid.columns)]] for line in lines]
         assert [[cell or "" for cell in row.cells] for row in rows] == own
     grid.close()
+
+
+@pytest.mark.parametrize("how", ["garbage", "cut off", "of an earlier version"])
+def test_rows_that_can_not_be_read_leave_the_rest_of_the_page(house: House, how: str) -> None:
+    """After a power cut, or an update, the page was an error, and with it the button that checks the file again."""
+    file_id = send(house, csv_of(*ROWS, WRONG))
+    path = grid_path(spool.place(house.site.home, file_id))
+    if how == "of an earlier version":
+        with closing(sqlite3.connect(path, isolation_level=None)) as grid:
+            grid.execute("DROP TABLE total")
+    else:
+        path.write_bytes(b"?" * 5000 if how == "garbage" else path.read_bytes()[:2000])
+    page = check_page(house, file_id)
+    assert "The rows are no longer kept." in page and "Check again" in page
+    assert house.post("maria", f"/files/{file_id}/check").status_code == 303
+    house.work()
+    assert "1,5" in check_page(house, file_id)
 
 
 def test_a_filter_shows_the_rows_of_one_rule(house: House) -> None:

@@ -167,7 +167,7 @@ def test_what_is_kept_next_to_the_ledger_is_sealed_for_its_place(desk: Desk) -> 
         sealed = ledger.seal(b"123456789", "upload 1")
         assert b"123456789" not in sealed
         assert ledger.unseal(sealed, "upload 1") == b"123456789"
-        with pytest.raises(LedgerDamaged):
+        with pytest.raises(LedgerDamaged, match=r"^upload 2 can't be decrypted.*another key than ledger\.key_file"):
             ledger.unseal(sealed, "upload 2")
 
 
