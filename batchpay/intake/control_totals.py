@@ -6,13 +6,16 @@ import errno
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from batchpay.errors import FileRefused
 from batchpay.intake.small_tables import read_toml
-from batchpay.intake.table_end import FileEnd
 from batchpay.payment import Totals, format_cents, parse_cents
 from batchpay.text import column_name, row_count
 from batchpay.writing.identity import FileIdentity
+
+if TYPE_CHECKING:
+    from batchpay.intake.source import Source
 
 _NOT_THERE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EACCES))
 """There is no such file, no file can have that name, or the payment file's own folder can't be entered."""
@@ -59,17 +62,20 @@ def stated_totals(path: str, rows: int | None = None, total: str | None = None) 
     )
 
 
-def require_whole(expected: ControlTotals, end: FileEnd, actual: Totals, name: str, line_word: str) -> None:
+def require_whole(expected: ControlTotals, source: Source, actual: Totals, unreadable: int = 0) -> None:
     """Raise FileRefused where a file seems to be cut off, or is not as stated: by a person or in its last row.
 
-    `line_word` is what a row's position is called in it.
+    `unreadable` rows have an amount that can't be read, which is not in the actual totals.
     """
+    end, name, line_word = source.end, source.name, source.line_word
     rows, total = row_count(actual.rows), format_cents(actual.cents)
     if end.total_cents is not None and end.total_cents != actual.cents and not end.is_net:
         place, wrong = end.total_place(line_word), format_cents(end.total_cents)
+        why = "a row is missing or changed (if it is a payment, fill it in; if it is another sum, delete the row)"
+        if unreadable:
+            why = f"{_unread(unreadable)}; delete the row of the total, and every error is listed"
         raise FileRefused(
-            f"{name}: {place} has only an amount, a total of {wrong}, and the {rows} before it add up to {total}: a "
-            "row is missing or changed (if it is a payment, fill it in; if it is another sum, delete the row)"
+            f"{name}: {place} has only an amount, a total of {wrong}, and the {rows} before it add up to {total}: {why}"
         )
     stated = expected.stated or end.total_cents is not None
     if end.unfinished_line is not None and (end.is_cut or not stated):
@@ -80,18 +86,26 @@ def require_whole(expected: ControlTotals, end: FileEnd, actual: Totals, name: s
             f"{name}: {last}, so the file may be cut off: {rows}, {total} in total; if it is whole, state "
             f"--expect-rows {actual.rows} --expect-total {total}"
         )
-    require_totals(expected, actual, name)
+    require_totals(expected, actual, name, unreadable)
 
 
-def require_totals(expected: ControlTotals, actual: Totals, name: str = "the file") -> None:
+def require_totals(expected: ControlTotals, actual: Totals, name: str = "the file", unreadable: int = 0) -> None:
     """Raise FileRefused where a stated total is not met."""
     wrong = []
     if expected.rows is not None and expected.rows != actual.rows:
         wrong.append(f"{row_count(actual.rows)} where {expected.rows:,} are stated")
     if expected.cents is not None and expected.cents != actual.cents:
         wrong.append(f"{format_cents(actual.cents)} in total where {format_cents(expected.cents)} is stated")
-    if wrong:
-        raise FileRefused(f"{name}: has {' and '.join(wrong)}: cut off, or another file")
+    if not wrong:
+        return
+    why = "cut off, or another file"
+    if unreadable and expected.rows in (None, actual.rows):
+        why = f"{_unread(unreadable)}; without the stated total every error is listed"
+    raise FileRefused(f"{name}: has {' and '.join(wrong)}: {why}")
+
+
+def _unread(unreadable: int) -> str:
+    return f"the amount of {row_count(unreadable)} can't be read, and is not in it"
 
 
 def _read_sidecar(path: str) -> ControlTotals:

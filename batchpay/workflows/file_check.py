@@ -222,7 +222,7 @@ def check_file(request: FileRequest, context: CheckContext) -> FileCheck:
     rejects = fresh_rejects()
     try:
         reading.run(rejects)
-        require_whole(expected, source.end, checked.verdict.total, source.name, source.line_word)
+        require_whole(expected, source, checked.verdict.total, checked.verdict.unreadable_amounts)
         refuse_account_number(context.decisions.reason, source, request.rules)
     except BaseException:
         if rejects is not None:

@@ -225,7 +225,7 @@ def test_cut_at_every_byte(tmp_path: Path) -> None:
             assert cells(path) == every[:rows]
         else:
             with pytest.raises(FileRefused, match="cut off"):
-                require_whole(ControlTotals(), end, Totals(rows, 0), path, "line")
+                require_whole(ControlTotals(), source, Totals(rows, 0))
 
 
 def test_cut_at_every_byte_never_meets_totals(tmp_path: Path) -> None:

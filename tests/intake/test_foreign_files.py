@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from batchpay.errors import FileRefused
-from batchpay.intake.control_totals import ControlTotals, require_whole
+from batchpay.intake.control_totals import ControlTotals, require_totals, require_whole
 from batchpay.intake.maps.map_file import load_mapping
 from batchpay.intake.maps.mapping import Mapping
 from batchpay.intake.source import open_source
@@ -150,10 +150,24 @@ def test_a_last_row_may_be_the_sum_by_the_signs_of_the_file(
         assert source.end.is_net == bool(net)
         if net is None:
             with pytest.raises(FileRefused, match=r"a row is missing or changed .* if it is another sum"):
-                require_whole(ControlTotals(), source.end, verdict.total, "vendors.csv", "line")
+                require_whole(ControlTotals(), source, verdict.total)
             return
-        require_whole(ControlTotals(), source.end, verdict.total, "vendors.csv", "line")
+        require_whole(ControlTotals(), source, verdict.total)
         assert f" is the {'net total' if net else 'total'} of the rows before it, " in source.end.note("line")
+
+
+def test_a_total_that_does_not_fit_says_which_amounts_are_not_in_it(tmp_path: Path) -> None:
+    """One amount had no decimal comma: "a row is missing or changed", and no list of errors to find it by."""
+    rows = [{"Betrag": "12.50", "Pos": "1", "Beleg": "R1"}, {"Betrag": "1,00", "Pos": "2", "Beleg": "R2"}]
+    for last in ([], [{**dict.fromkeys(HEADER, ""), "Firma": "Total", "Betrag": "13,50"}]):
+        with open_source(csv_file(tmp_path, *rows, *last), mapping=vendors(tmp_path)) as source:
+            verdict = check(source, TODAY)
+            told = "the amount of 1 row can't be read, and is not in it; .* every error is listed"
+            for rows_stated in (None, 2):
+                with pytest.raises(FileRefused, match=told):
+                    require_whole(ControlTotals(rows_stated, 1350), source, verdict.total, verdict.unreadable_amounts)
+    with pytest.raises(FileRefused, match="cut off, or another file"):
+        require_totals(ControlTotals(3, 1350), verdict.total, "vendors.csv", 1)
 
 
 @pytest.mark.parametrize("ending", ["csv", "xlsx", "parquet"])

@@ -218,4 +218,4 @@ def test_totals_that_a_person_and_the_file_state(tmp_path: Path) -> None:
     with open_source(path) as source:
         list(source.chunks())
         with pytest.raises(FileRefused, match="2 rows where 3 are stated"):
-            require_whole(ControlTotals(rows=3), source.end, Totals(2, 2500), "it", "line")
+            require_whole(ControlTotals(rows=3), source, Totals(2, 2500))
