@@ -59,7 +59,9 @@ class PayeeColumns:
     amounts_cents: Sequence[int]
 
 
-_CHANGED = "a new account of a known payee{before}, call the payee at a phone number that you already had"
+_CHANGED = (
+    "a new account or routing number of a known payee{before}, call the payee at a phone number that you already had"
+)
 CODES = {
     "new_payee": ("achNameOnCheck", "the ledger holds no accepted payment of this payee"),
     "changed_account": (

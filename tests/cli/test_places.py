@@ -26,7 +26,11 @@ def test_a_changed_account_names_the_one_before(call: Caller) -> None:
     text = Path("a.csv").read_text().replace("P-1", "P-2").replace("INV-1", "INV-2").replace("770000011", "880005678")
     Path("b.csv").write_text(text)
     said = " ".join(call.text("validate", "b.csv").split())
-    assert "account ****5678: a new account of a known payee, the last payment had ****0011, call" in said
+    what = "a new account or routing number of a known payee, the last payment had"
+    assert f"account ****5678: {what} ****0011, call" in said
+    Path("b.csv").write_text(text.replace("880005678", "770000011").replace("121000332", "021000995"))
+    said = " ".join(call.text("validate", "b.csv").split())
+    assert f"account ****0011: {what} ****0011, call" in said, "the same account at another bank read like a mistake"
 
 
 def test_a_row_in_doubt_is_listed_by_its_line(call: Caller, url: str) -> None:

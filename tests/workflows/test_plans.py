@@ -312,7 +312,7 @@ def test_what_is_unusual_by_earlier_payments_is_listed_by_name(office: Office) -
     assert office.dry_run(usual).unusual == ["compared with earlier payments: nothing unusual"]
     (line,) = office.dry_run(office.file("11.00", ids="R", **changed)).unusual
     assert line.startswith(
-        "line 2: achAccountNumber: changed_account: Ada Byron, DEBIT 11.00, account ****9123: a new account of a known"
+        "line 2: achAccountNumber: changed_account: Ada Byron, DEBIT 11.00, account ****9123: a new account or routing"
     )
 
 
@@ -345,7 +345,7 @@ def test_an_approver_sees_whose_account_changed(strict: Office) -> None:
     for line, amount in ((2, "11.00"), (3, "12.00")):
         assert (
             f"line {line}: achAccountNumber: changed_account: Ada Byron, DEBIT {amount}, account ****9123: a new "
-            "account of a known payee, the last payment had ****"
+            "account or routing number of a known payee, the last payment had ****"
         ) in told
     assert page.index("changed accounts") < page.index("warnings")
     assert all(len(line) <= 80 for line in page)
