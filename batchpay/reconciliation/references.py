@@ -7,7 +7,7 @@ left shows which references it may have been, and proves none.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary
@@ -19,6 +19,12 @@ MASK = "****"
 def key_of(number: str | None) -> str:
     """Normalize a reference or invoice number for comparison: spreadsheets lose letter case and leading zeros."""
     return (number or "").strip().casefold().lstrip("0")
+
+
+def only_number_lines(references: Sequence[str]) -> bool:
+    """Whether a column counts the lines (1, 2, 3): that is no reference, since every export has the same."""
+    found, count = {key_of(reference) for reference in references}, len(references)
+    return any(found == {str(number or "") for number in range(first, first + count)} for first in (0, 1))
 
 
 def is_masked(reference: str | None) -> bool:

@@ -27,6 +27,7 @@ from typing import Any
 from batchpay.errors import FileRefused, did_you_mean
 from batchpay.intake.small_tables import read_toml
 from batchpay.reconciliation.loose_formats import day_comes_first, foreign_cents, foreign_date, last_four_of, side_cents
+from batchpay.reconciliation.references import only_number_lines
 from batchpay.reconciliation.resolution import BATCH_MARK
 from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet, sheet_names
 from batchpay.writing.stream import Stream
@@ -77,10 +78,7 @@ _RETURN_HEADER = re.compile(r"return|chargeback|revers|refund|void|reject|declin
 """What shows in a header, without blanks, that its column is blank unless the payment failed or came back."""
 _OTHER_HEADER = re.compile(r"address|url|(return|refund|void)able|reversible")
 """What shows that it is another column after all: `Return Address`, `Refundable`."""
-_NOT_RETURNED = frozenset({
-    "", "-", "--", "n", "no", "none", "false", "n/a", "na", "null", "not returned", "not refunded", "not reversed",
-    "not voided", "not rejected",
-})  # fmt: skip
+_NOT_RETURNED = re.compile(r"-*|n|no|none|false|n/?a|null|not (returned|refunded|reversed|voided|rejected)")
 _RETURN = re.compile(
     r"\b(r\d\d|return(s|ed)?|refund(s|ed)?|revers(al|ed)|void(ed)?|charge[ -]?backs?|charged back|sent back)\b"
 )
@@ -251,6 +249,10 @@ def read_export(path: str | Path | Stream, mapping: ExportMap) -> Export:
             payment.objection = _objection(cells, further, mapping)
             payment.came_back = payment.came_back or bool(payment.objection)
             payments.append(payment)
+    if "reference" not in mapping.columns and only_number_lines([one.reference for one in payments]):
+        at.pop("reference", None)
+        for payment in payments:
+            payment.reference = ""
     day_first = day_comes_first(payment.date_text for payment in payments)
     for payment in payments:
         payment.on = foreign_date(payment.date_text, day_first=day_first, pattern=mapping.date_pattern)
@@ -343,7 +345,7 @@ def _objection(cells: Sequence[str], further: dict[str, int], mapping: ExportMap
         text, name = _text(cells[index]) if index < len(cells) else "", _plain(header)
         word, standing = _folded(text), mapping.standing_of(text)
         if _is_of_returns(name):
-            objects = word not in _NOT_RETURNED and foreign_cents(text) != 0
+            objects = not _NOT_RETURNED.fullmatch(word) and foreign_cents(text) != 0
         elif name in KIND_HEADERS or name == "state":
             objects = standing is ReportedStatus.DECLINED or mapping.says_it_came_back(text)
         else:

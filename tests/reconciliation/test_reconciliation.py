@@ -396,6 +396,28 @@ def test_one_column_for_money_out_and_one_for_money_in(tmp_path: Path) -> None:
     assert [line.cents for line in read_export(path, ExportMap()).lines] == [-500, 700, None, None, 200]
 
 
+@pytest.mark.parametrize(
+    ("numbers", "is_read"), [("1 2 3", False), ("03 01 02", False), ("0 1 2", False), ("1 2 4", True), ("1 2 2", True)]
+)
+def test_a_column_that_numbers_the_lines_is_no_reference(tmp_path: Path, numbers: str, is_read: bool) -> None:
+    """Settled by last month's export, a row had reference 3: all payments of this month's were missing there.
+
+    Its line 3 belonged to that row; and as its references seemed to be known, no line was found by its invoice number.
+    """
+    lines = [f"{at},INV-{row},12.50,TODAY" for row, at in enumerate(numbers.split(), start=1)]
+    others = [Planned(1, reference="3", invoice="OLD-1")]
+    header = "ID,Invoice Number,Amount,Date"
+    rows = [Planned(row, reference=f"R{row}") for row in (1, 2, 3)]
+    _, verdicts, _ = held_against(tmp_path, rows, lines, header=header, others=others)
+    assert set(verdicts.values()) == {"matched"} or is_read
+    read = read_export(tmp_path / "export.csv", ExportMap())
+    assert (read.columns.get("reference"), [line.reference for line in read.lines]) == (
+        ("ID", numbers.split()) if is_read else (None, [""] * 3)
+    )
+    mapped = read_export(tmp_path / "export.csv", ExportMap(columns={"reference": "ID"}))
+    assert [line.reference for line in mapped.lines] == numbers.split(), "whoever names the column knows it"
+
+
 def test_a_dash_is_what_a_spreadsheet_shows_for_zero(tmp_path: Path) -> None:
     """An export that was opened in a spreadsheet, with its accounting format: every line was unreadable."""
     lines = ["R1,5.00,-", "R2, $-   ,7.00", "R3,0.00,\u2013", "R4,-5.00,0.00", "R5,--,1.00"]
