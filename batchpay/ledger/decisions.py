@@ -8,7 +8,7 @@ from batchpay.errors import LedgerDamaged, WrongUse
 from batchpay.ledger.database import Store
 from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.mover import Mover
-from batchpay.ledger.records import RESTORED_REASON, Decision
+from batchpay.ledger.records import RESTORED_REASON, SETTLED_BY, Decision
 from batchpay.ledger.states import IN_DOUBT, PENDING, SENDING, STATE_CODES, IllegalMove
 
 IN_DOUBT_SETTLED = "rows in doubt are settled"
@@ -48,7 +48,7 @@ def settle(mover: Mover, decisions: Sequence[Decision], who: str, why: str) -> i
         if not in_doubt:
             raise WrongUse(f"row {decision.row} is not in doubt; nothing was changed")
         mover.note_attempts(
-            in_doubt, state, f"resolved by {who}: {why}",
+            in_doubt, state, f"{SETTLED_BY}{who}: {why}",
             at=None if state == PENDING else at, references={decision.row: decision.gateway_reference},
         )  # fmt: skip
     mover.remember_payees()

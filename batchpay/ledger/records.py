@@ -55,6 +55,8 @@ WITNESS_ACCEPTED, SETTLED = "witness accepted", "lost window settled"
 """Kinds of events by which a person accepts a restored ledger, and says that what it lost is known."""
 HOSTS_GONE = "host gone"
 """Kind of event in which a person says that machines which were shut out are off for good."""
+SETTLED_BY = "resolved by "
+"""Begins the reason of a row in doubt that a person settled."""
 RESTORED_REASON = "the ledger was accepted without its witness: payments made since may be unknown to it"
 RECOVERED_REASON = "the run ended before an answer was recorded"
 PLAN_USED = "plan used"
@@ -207,6 +209,11 @@ class LedgerRow:
     answer: Answer
     reason: str | None
     details: dict[str, Any]
+
+    @property
+    def was_settled(self) -> bool:
+        """Whether a person decided what became of it: its reference may be of another numbering than the gateway's."""
+        return (self.reason or "").startswith(SETTLED_BY)
 
     def may_lack_last_attempt(self, restored_at: datetime | None) -> bool:
         """Whether a restored ledger may not know the last attempt of this row in doubt."""

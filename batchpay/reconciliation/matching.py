@@ -16,7 +16,7 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, LedgerRow
 from batchpay.payment import Direction, State
 from batchpay.reconciliation.masked_rows import MaskedRows
-from batchpay.reconciliation.references import is_masked, key_of, may_be
+from batchpay.reconciliation.references import are_gateways, is_masked, key_of, may_be
 from batchpay.reconciliation.statement import ExportLine, ReportedStatus
 from batchpay.reconciliation.windows import DAYS_AHEAD, DAYS_BEFORE, day_of, in_window
 
@@ -77,12 +77,14 @@ def match(
     last_day = (today or datetime.now(UTC).date()) + timedelta(days=DAYS_AHEAD)
     for line in readable:
         line.is_ahead = line.on is not None and line.on > last_day
-    masked = MaskedRows(ledger, batch, _note_owners(ledger, batch, readable), readable)
+    masked_in, owners = _note_owners(ledger, batch, readable)
+    masked = MaskedRows(ledger, batch, masked_in, readable)
     purged = _PurgedRows(ledger, batch, readable, days)
-    _by_numbers(ledger, batch, readable, purged, masked)
+    has_references = are_gateways(ledger, owners)
+    _by_numbers(ledger, batch, readable, purged, masked, has_references=has_references)
     rivals = _of_other_batches(ledger, batch, readable, days)
     perhaps = masked.match(readable, days, {line.found_by for line in readable})
-    _by_amount(ledger, batch, readable, rivals, purged, days)
+    _by_amount(ledger, batch, readable, rivals, purged, days, has_references=has_references)
     both_signs = len({(line.cents or 0) < 0 for line in readable}) == 2
     matching = Matching(lines, perhaps=perhaps, restored_at=ledger.restored_at())
     for line in readable:
@@ -171,22 +173,26 @@ def _rank(line: ExportLine, cents: int) -> tuple[bool, bool, bool, int]:
     return is_declined, line.is_ahead, abs(line.cents or 0) != cents, line.line
 
 
-def _note_owners(ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine]) -> set[str]:
+def _note_owners(
+    ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine]
+) -> tuple[set[str], dict[str, set[int]]]:
     """Mark lines whose reference the ledger knows from a row: they belong to that row, and never to another.
 
-    Return the batches with rows whose reference is masked.
+    Return the batches with rows whose reference is masked, and by batch the rows that have a line.
 
     Where a gateway gave one reference to rows of two batches, the line is compared with the batch being reconciled.
     """
     wanted = _index(lines, "reference")
     own: set[int] = set()
     masked_in: set[str] = set()
-    for name, _, reference in ledger.gateway_references(batch.environment) if wanted else ():
+    owners: defaultdict[str, set[int]] = defaultdict(set)
+    for name, row, reference in ledger.gateway_references(batch.environment) if wanted else ():
         if is_masked(reference):
             masked_in.add(name)
             continue
         for line in wanted.get(key_of(reference), ()):
             line.is_owned = True
+            owners[name].add(row)
             if name == batch.batch:
                 own.add(line.line)
             else:
@@ -194,7 +200,7 @@ def _note_owners(ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine
     for line in lines:
         if line.line in own and line.other_batch:
             line.other_batch, line.is_shared = "", True
-    return masked_in
+    return masked_in, owners
 
 
 class _PurgedRows:
@@ -216,9 +222,17 @@ class _PurgedRows:
 
 
 def _by_numbers(
-    ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine], purged: _PurgedRows, masked: MaskedRows
+    ledger: Ledger,
+    batch: BatchSummary,
+    lines: Sequence[ExportLine],
+    purged: _PurgedRows,
+    masked: MaskedRows,
+    *,
+    has_references: bool,
 ) -> None:
     """Match by reference, then by invoice number what no reference claimed.
+
+    Where an export has the gateway's own references, a row is not found by the line of another reference.
 
     An invoice number says nothing about a row that was sent after the line: last month's payment of the same bill is
     another one. A row in doubt is proven by it only if the line has a date and no other batch has the same invoice
@@ -237,8 +251,6 @@ def _by_numbers(
                 rows[kind][number].append(_Candidate(row.row, row.amount_cents, since, doubt, reference))
     doubtful = {(number, one.cents) for number, found in rows["invoice"].items() for one in found if one.is_in_doubt}
     elsewhere = _invoices_of_other_batches(ledger, batch, doubtful)
-    # Where an export has references that the ledger knows, a row is not found by the line of another reference.
-    has_references = any(line.is_owned for line in lines)
     taken: set[int] = set()
     for kind, found in rows.items():
         claimed: set[int] = set()
@@ -361,6 +373,8 @@ def _by_amount(
     rivals: dict[_Key, list[date | None]],
     purged: _PurgedRows,
     days: int,
+    *,
+    has_references: bool,
 ) -> None:
     """Match rows and lines with no number in common by amount, last four and date, where exactly one fits one."""
     free: defaultdict[_Key, list[ExportLine]] = defaultdict(list)
@@ -370,7 +384,7 @@ def _by_amount(
     if not free:
         return
     # Where the export has our numbers at all, a line with a different number is a different payment.
-    shared = {line.found_by for line in lines} & {"reference", "invoice"}
+    shared = {line.found_by for line in lines} & {"invoice", *(["reference"] if has_references else [])}
     signs = len({(line.cents or 0) < 0 for line in lines}) == 2
     taken = {line.row for line in lines}
     fitting: defaultdict[int, list[int]] = defaultdict(list)

@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from batchpay.ledger.records import Decision
 from batchpay.payment import Environment, State
 from batchpay.reconciliation.matching import match
 from batchpay.reconciliation.statement import ExportLine, ExportMap, ReportedStatus, read_export
@@ -47,6 +48,27 @@ def test_a_reference_of_its_own_settles_a_row_in_doubt(tmp_path: Path) -> None:
         (found,) = found_doubts(ledger, batch, match(ledger, batch, [line_of("r1")], 5))
     assert found.decision is not None
     assert found.decision.state is State.ACCEPTED
+
+
+@pytest.mark.parametrize("later", ["the same batch", "the next batch"])
+@pytest.mark.parametrize("known_there", ["invoice", "account"])
+def test_references_of_a_bank_do_not_hide_the_other_payments(tmp_path: Path, later: str, known_there: str) -> None:
+    """A row in doubt was settled by the bank's export; compared again a week later, all others were missing there.
+
+    One of the bank's references was known by then, and so the gateway's were taken for those of other payments.
+    """
+    by = "INV-{0},{0}.50,TODAY," if known_there == "invoice" else ",{0}.50,TODAY,x6789"
+    lines = [f"BNK-{row},{by.format(row)},Settled" for row in (1, 2, 3)]
+    read = read_export(export(tmp_path / "bank.csv", lines), ExportMap())
+    doubt = Planned(1, State.IN_DOUBT, amount_cents=150)
+    rows = [Planned(row, reference=f"SBX-{row}", amount_cents=row * 100 + 50) for row in (2, 3)]
+    with ledger_in(tmp_path) as ledger:
+        first = ledger.find(add_batch(ledger, [doubt, *(rows if later == "the same batch" else [])], file="a.csv"))
+        ledger.resolve(first.batch, [Decision(1, State.ACCEPTED, "BNK-1", 1)], "ann", "the bank's export")
+        batch = ledger.find(first.batch if later == "the same batch" else add_batch(ledger, rows, file="b.csv"))
+        matching = match(ledger, batch, read.lines, 5)
+        found = {row: [line.reference for line in there] for row, there in matching.by_row.items() if row > 1}
+    assert found == {2: ["BNK-2"], 3: ["BNK-3"]}
 
 
 def test_an_invoice_that_another_batch_has_too_proves_nothing(tmp_path: Path) -> None:
