@@ -37,6 +37,7 @@ class _Candidate:
     """The day on which the row was sent; if it never was, as far as the ledger knows, that of its registration."""
     is_in_doubt: bool
     reference: str
+    """The gateway's, if it answered with one."""
 
     def comes_after(self, line: ExportLine) -> bool:
         """Whether a line is too old to be about the row."""
@@ -247,7 +248,7 @@ def _by_numbers(
                 doubt = row.state in (State.IN_DOUBT, State.SENDING)
                 # A restored ledger does not know when a row in doubt was sent: not before its batch was registered.
                 since = day_of(row) or (batch.registered_at.astimezone(UTC).date() if doubt else None)
-                reference = key_of(row.answer.gateway_reference)
+                reference = "" if row.was_settled else key_of(row.answer.gateway_reference)
                 rows[kind][number].append(_Candidate(row.row, row.amount_cents, since, doubt, reference))
     doubtful = {(number, one.cents) for number, found in rows["invoice"].items() for one in found if one.is_in_doubt}
     elsewhere = _invoices_of_other_batches(ledger, batch, doubtful)

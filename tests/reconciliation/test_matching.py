@@ -71,6 +71,19 @@ def test_references_of_a_bank_do_not_hide_the_other_payments(tmp_path: Path, lat
     assert found == {2: ["BNK-2"], 3: ["BNK-3"]}
 
 
+def test_a_row_settled_by_the_bank_is_found_in_the_gateways_export(tmp_path: Path) -> None:
+    """It has the bank's reference, and the gateway's line has another: a payment that was made was missing there."""
+    lines = [f"SBX-{row},INV-{row},12.50,TODAY,x6789,Settled" for row in (1, 2)]
+    read = read_export(export(tmp_path / "gateway.csv", lines), ExportMap())
+    with ledger_in(tmp_path) as ledger:
+        batch = ledger.find(add_batch(ledger, [DOUBT, Planned(2, reference="SBX-2")]))
+        ledger.resolve(batch.batch, [Decision(1, State.ACCEPTED, "BNK-1", 1)], "ann", "the bank's export")
+        matching = match(ledger, batch, read.lines, 5)
+    assert {row: (line.reference, line.found_by) for row, (line,) in matching.by_row.items()} == {
+        1: ("SBX-1", "invoice"), 2: ("SBX-2", "reference"),
+    }  # fmt: skip
+
+
 def test_an_invoice_that_another_batch_has_too_proves_nothing(tmp_path: Path) -> None:
     """The rent of last month and of this one carry one number: whose line it is, a person decides."""
     rent = Planned(1, State.IN_DOUBT, invoice="RENT-7")
