@@ -258,7 +258,7 @@ def read_export(path: str | Path | Stream, mapping: ExportMap) -> Export:
         payment.on = foreign_date(payment.date_text, day_first=day_first, pattern=mapping.date_pattern)
     columns = {kind: header[index] for kind, index in at.items()}
     if further:
-        columns["also"] = ", ".join(further)
+        columns["also"] = ", ".join(further.values())
     return Export(str(path), columns, payments, skipped, header, bool(mapping.columns), batches)
 
 
@@ -320,8 +320,8 @@ def _plain(header: str) -> str:
     return "".join(character for character in header.lower() if character.isalnum())
 
 
-def _further_columns(header: Sequence[str], at: dict[str, int], mapping: ExportMap) -> dict[str, int]:
-    """Return the position of each other column that may say that a payment failed or came back.
+def _further_columns(header: Sequence[str], at: dict[str, int], mapping: ExportMap) -> dict[int, str]:
+    """Return the header, by position, of each other column that may say that a payment failed or came back.
 
     A further status counts only where no map names the one that does.
     """
@@ -329,7 +329,7 @@ def _further_columns(header: Sequence[str], at: dict[str, int], mapping: ExportM
     plain = [_plain(cell) for cell in header]
     is_address = _ADDRESS.intersection(plain)
     return {
-        header[index]: index
+        index: header[index]
         for index, name in enumerate(plain)
         if (name in known or _is_of_returns(name)) and index not in at.values() and not (name == "state" and is_address)
     }
@@ -339,9 +339,9 @@ def _is_of_returns(name: str) -> bool:
     return _RETURN_HEADER.search(name) is not None and _OTHER_HEADER.search(name) is None
 
 
-def _objection(cells: Sequence[str], further: dict[str, int], mapping: ExportMap) -> str:
+def _objection(cells: Sequence[str], further: dict[int, str], mapping: ExportMap) -> str:
     """Return what another column than the status says of a payment that failed or came back; blank if nothing."""
-    for header, index in further.items():
+    for index, header in further.items():
         text, name = _text(cells[index]) if index < len(cells) else "", _plain(header)
         word, standing = _folded(text), mapping.standing_of(text)
         if _is_of_returns(name):
@@ -362,7 +362,7 @@ def _payment(line: int, cells: Sequence[str], at: dict[str, int], mapping: Expor
 
     reference, invoice = (_text(cell(kind)) for kind in ("reference", "invoice"))
     last_four = last_four_of(cell("last_four"))
-    date_text = _text(cell("date"))
+    date_text = "" if _TOTAL.fullmatch(cell("date")) else _text(cell("date"))
     is_total = _TOTAL.fullmatch(reference or invoice) is not None
     if not (last_four or date_text) and (is_total or not (reference or invoice)):
         return None

@@ -84,6 +84,13 @@ def test_a_column_that_says_nothing_of_a_return_changes_nothing(tmp_path: Path, 
     assert (settled, verdicts) == ({1: State.ACCEPTED}, {"1": "in doubt, found", "2": "matched"})
 
 
+def test_of_columns_with_one_name_each_is_looked_at(tmp_path: Path) -> None:
+    """The last one, blank, was read, and not the one with the code."""
+    columns = "Transaction ID,Invoice Number,Amount,Date,Status,Return Code,Return Code"
+    _, verdicts, settled = held_against(tmp_path, [DOUBT, PAID], lines_with("R01,"), header=columns)
+    assert (settled, verdicts) == ({1: None}, {"1": "in doubt, found", "2": "status differs"})
+
+
 def test_a_payment_that_was_refused_in_both_columns_is_declined(tmp_path: Path) -> None:
     """The return code says no more than the status did."""
     columns = "Transaction ID,Invoice Number,Amount,Date,Status,Return Code"

@@ -512,7 +512,10 @@ def test_a_sheet_of_returns_is_not_passed_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("word", ["Total", "TOTALS:", "Grand total", "Subtotal"])
 def test_a_line_that_is_called_a_total_is_no_payment(tmp_path: Path, word: str) -> None:
-    """It stood among the payments that are unknown here; with a date or an account it is one."""
-    lines = ["R1,INV-1,12.50,TODAY,x6789,Settled", f"{word},,12.50,,,", f"{word},,12.50,TODAY,,"]
+    """It stood among the payments that are unknown here; with a date or an account it is one.
+
+    The word may be in the first column, which is often that of the dates.
+    """
+    lines = ["R1,INV-1,12.50,TODAY,x6789,Settled", f"{word},,12.50,,,", f"{word},,12.50,TODAY,,", f",,12.50,{word},,"]
     read = read_export(export(tmp_path / "e.csv", lines), ExportMap())
-    assert ([line.line for line in read.lines], read.skipped) == ([2, 4], 1)
+    assert ([line.line for line in read.lines], read.skipped) == ([2, 4], 2)
