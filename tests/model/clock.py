@@ -7,6 +7,7 @@ replaced, module by module, by ones that add an offset: the program needs no sea
 from __future__ import annotations
 
 import datetime
+import functools
 import importlib
 import pkgutil
 import sys
@@ -66,6 +67,7 @@ _datetime = _copy_of(datetime)
 vars(_datetime)["datetime"] = ShiftedDatetime
 
 
+@functools.cache
 def load_program() -> None:
     """Import every module of the program, so that none is loaded later with the real clock."""
     package = importlib.import_module(_PROGRAM)

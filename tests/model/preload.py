@@ -1,5 +1,10 @@
-"""What the server of forked processes loads once: the whole program, and the clock of a walk."""
+"""What the server of forked processes loads once: the program with the clock of a walk, and what its orders name."""
 
-from tests.model import clock
+import gc
 
+from tests.model import clock, walk
+
+__all__ = ["walk"]
 clock.load_program()
+gc.collect()
+gc.freeze()
