@@ -11,9 +11,8 @@ import signal
 import subprocess
 from pathlib import Path
 
-from tests.campaign.trial import Bench, Findings, finish_and_check, run_with
+from tests.campaign.trial import Bench, Findings, finish_and_check, run_traced
 from tests.support.command import Home
-from tests.support.strace import strace
 
 _SHUTDOWN = 0x8004587D
 """EXT4_IOC_SHUTDOWN: the file system stops immediately; with flag 2 not even its journal is written out."""
@@ -27,7 +26,7 @@ def sending_after_sync(made: Bench) -> Findings:
     home.extra["BATCHPAY_WORKERS"] = "1"
     trace = home.path / "trace"
     calls = "trace=pwrite64,fdatasync,fsync,sendto"
-    done = run_with(home, strace("-y", "-s", "40", "-o", str(trace), "-e", calls), "resume")
+    done = run_traced(home, ["-y", "-s", "40", "-o", str(trace), "-e", calls], "resume")
     found = Findings(trials=1)
     if done.returncode != 0:
         found.wrong.append(f"order of calls: the run ended with {done.returncode}: {done.stderr.strip()}")
@@ -61,9 +60,7 @@ def power_cut(made: Bench, seed: int) -> Findings:
     try:
         shutil.copytree(made.template, mount / "home", symlinks=True)
         subprocess.run(["sync", "-f", str(mount)], check=True)
-        home = Home(mount / "home", made.oracle.origin, {"BATCHPAY_WORKERS": str(made.workers)})
-        if made.program is not None:
-            home.extra["PYTHONPATH"] = str(made.program)
+        home = made.home_at(mount / "home")
         since = made.oracle.log.stat().st_size
         _cut_after(made, home, mount, since, random.Random(seed).randrange(1, 9))
         subprocess.run(["umount", str(mount)], check=True)
@@ -78,9 +75,7 @@ def power_cut(made: Bench, seed: int) -> Findings:
 
 def _cut_after(made: Bench, home: Home, mount: Path, since: int, payments: int) -> None:
     """Let some payments arrive, stop the run where it is, cut the power, and end the run."""
-    with subprocess.Popen(
-        home.command("resume"), env=home.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/"
-    ) as process:
+    with home.start("resume") as process:
         made.oracle.gets(payments, process, since)
         process.send_signal(signal.SIGSTOP)
         descriptor = os.open(mount, os.O_RDONLY)

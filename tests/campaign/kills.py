@@ -11,7 +11,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
-from tests.campaign.trial import Bench, Findings, finish_and_check, run_with
+from tests.campaign.trial import Bench, Findings, finish_and_check, run_traced
 from tests.support.command import Home
 from tests.support.strace import strace
 
@@ -37,11 +37,15 @@ class Point:
     when: int
     error: str | None = None
 
-    def prefix(self) -> list[str]:
-        """Return the command that runs another one with the fault in it."""
+    def options(self) -> list[str]:
+        """Return what tells strace of the fault."""
         fault = f"error={self.error}" if self.error else "signal=SIGKILL"
         expression = f"inject={self.call}:{fault}:when={self.when}" + ("" if self.error is None else "+")
-        return strace("-o", "/dev/null", "-e", f"trace={self.call}", "-e", expression)
+        return ["-o", "/dev/null", "-e", f"trace={self.call}", "-e", expression]
+
+    def prefix(self) -> list[str]:
+        """Return the command that runs another one, from its start, with the fault in it."""
+        return strace(*self.options())
 
     def __str__(self) -> str:
         return f"{self.error or 'kill'} at {self.call} {self.when}"
@@ -50,15 +54,15 @@ class Point:
 def points(made: Bench, command: tuple[str, ...], *, fresh: bool, codes: tuple[int, ...] = (0, 3)) -> list[Point]:
     """Find every point of a command: how often any one thread makes each call in an undisturbed run."""
     home = made.empty_home() if fresh else made.home()
-    found = points_of(home, lambda prefix: run_with(home, prefix, *command), codes)
+    found = points_of(home, lambda options: run_traced(home, options, *command), codes)
     shutil.rmtree(home.path)
     return found
 
 
 def points_of(home: Home, run: Callable[[list[str]], CompletedProcess[Any]], codes: tuple[int, ...]) -> list[Point]:
-    """Find every point of whatever runs under a prefix in a home."""
+    """Find every point of whatever runs in a home under strace with some options."""
     trace = home.path / "trace"
-    done = run(strace("-ff", "-o", str(trace), "-e", f"trace={','.join(_CALLS)}"))
+    done = run(["-ff", "-o", str(trace), "-e", f"trace={','.join(_CALLS)}"])
     assert done.returncode in codes, done.stderr
     most: dict[str, int] = {}
     for file in home.path.glob("trace.*"):
@@ -99,11 +103,10 @@ def hit(made: Bench, point: Point, command: tuple[str, ...], *, fresh: bool, aga
     """Hit a run at a point, its recovery at another if asked, then finish and check."""
     home = made.empty_home() if fresh else made.home()
     since = _size(made.oracle.log)
-    done = run_with(home, point.prefix(), *command)
-    assert "strace: " not in done.stderr, done.stderr
-    fired = int(done.returncode in (-9, 137)) if point.error is None else int(done.returncode not in (0, 3))
+    done = run_traced(home, point.options(), *command)
+    fired = int(done.returncode == -9) if point.error is None else int(done.returncode not in (0, 3))
     if again is not None:
-        run_with(home, again.prefix(), *command)
+        run_traced(home, again.options(), *command)
     story = f"{' '.join(command)}, {point}" + (f", then {again}" if again else "")
     most = made.workers * (1 if again is None else 2)  # each crash can leave as many rows in doubt as there are workers
     found = finish_and_check(made, home, since, story, command, in_doubt_max=most)

@@ -32,6 +32,7 @@ from tests.campaign.kills import Point, chosen, errors_of, points_of
 from tests.campaign.trial import Bench, Findings, finish_and_check
 from tests.support.command import Home
 from tests.support.page import hidden
+from tests.support.strace import strace
 
 _FOLDER, _SETTINGS, _TROUBLE = "page", "settings.json", "stderr"
 _SUBMIT = 2
@@ -59,7 +60,7 @@ class Pages:
     def points(self) -> list[Point]:
         """Find every point of an undisturbed child."""
         home = self.home()
-        found = points_of(home, lambda prefix: child(home, prefix), codes=(0,))
+        found = points_of(home, lambda options: child(home, strace(*options)), codes=(0,))
         shutil.rmtree(home.path)
         return found
 

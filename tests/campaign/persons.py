@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tests.campaign import kills
-from tests.campaign.trial import Bench, Findings, finish_and_check, run_with
+from tests.campaign.trial import Bench, Findings, finish_and_check, run_traced, run_with
 from tests.support.command import Home
 
 FAKETIME = shutil.which("faketime")
@@ -36,8 +36,8 @@ def kills_of_resolve(made: Bench, number: int | None, seed: int) -> Iterator[Fin
 def _killed(made: Bench, point: kills.Point, command: tuple[str, ...], doubts: int) -> Findings:
     home = made.home()
     since = made.oracle.log.stat().st_size
-    done = run_with(home, point.prefix(), *command)
-    found = Findings(trials=1, fired=int(done.returncode in (-9, 137)))
+    done = run_traced(home, point.options(), *command)
+    found = Findings(trials=1, fired=int(done.returncode == -9))
     left = _doubts(home)
     if left not in (doubts, doubts - 1):
         found.wrong.append(f"resolve, {point}: {left} rows in doubt of {doubts}")

@@ -23,14 +23,7 @@ def starts_at_once(made: Bench, processes: int) -> Findings:
     home = made.empty_home()
     since = made.oracle.log.stat().st_size
     running = [
-        subprocess.Popen(
-            home.command(*_COMMAND, "--results", f"results-{number}.csv", "--rejects", f"rejects-{number}.csv"),
-            env=home.environment,
-            cwd=home.path,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            stdin=subprocess.DEVNULL,
-        )
+        home.start(*_COMMAND, "--results", f"results-{number}.csv", "--rejects", f"rejects-{number}.csv")
         for number in range(processes)
     ]
     codes = [process.wait(timeout=120) for process in running]
@@ -49,13 +42,7 @@ def stopped_and_replaced(made: Bench, seed: int) -> Findings:
     home = made.home()
     since = made.oracle.log.stat().st_size
     wanted = random.Random(seed).randrange(1, 6)
-    process = subprocess.Popen(
-        home.command("resume", "--rate", "20"),
-        env=home.environment,
-        cwd=home.path,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    process = home.start("resume", "--rate", "20")
     made.oracle.gets(wanted, process, since)
     process.send_signal(signal.SIGSTOP)
     other = home.run("resume")

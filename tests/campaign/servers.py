@@ -127,9 +127,9 @@ class Office:
         hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
         url = f"postgresql://payer@{hosts}/{_NAME}"
         extra = {"BATCHPAY_LEDGER": url, "BATCHPAY_WORKERS": str(self.bench.workers), "BATCHPAY_RATE": self._rate}
-        if self.bench.program is not None:
-            extra["PYTHONPATH"] = str(self.bench.program)
-        return Home(path, self.bench.oracle.origin, extra)
+        if self.bench.warm.program is not None:
+            extra["PYTHONPATH"] = str(self.bench.warm.program)
+        return Home(path, self.bench.oracle.origin, extra, self.bench.warm)
 
     @contextmanager
     def cycle(self) -> Iterator[tuple[Cluster, Cluster, Home, Home]]:

@@ -11,13 +11,15 @@ import json
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.command import Home, small_file
 from tests.support.oracle import Oracle, running_oracle
+from tests.support.strace import traced
+from tests.support.warm import WARM, Warm
 
 ROWS = 12
 FINISHED = (0, 3, 7)
@@ -57,8 +59,8 @@ class Bench:
     folder: Path
     oracle: Oracle
     template: Path
-    program: Path | None = None
-    """A folder with a changed batchpay to run instead of the installed one (sabotages)."""
+    warm: Warm = WARM
+    """Runs the commands: the program as it is, or one that was changed (sabotages)."""
     workers: int = 4
     count: int = 0
 
@@ -80,17 +82,20 @@ class Bench:
     def home_at(self, path: Path) -> Home:
         """Return what runs in a folder."""
         extra = {"BATCHPAY_WORKERS": str(self.workers)}
-        if self.program is not None:
-            extra["PYTHONPATH"] = str(self.program)
-        return Home(path, self.oracle.origin, extra)
+        if self.warm.program is not None:
+            extra["PYTHONPATH"] = str(self.warm.program)
+        return Home(path, self.oracle.origin, extra, self.warm)
 
 
 @contextmanager
 def bench(folder: Path, program: Path | None = None, *oracle_options: str) -> Iterator[Bench]:
     """Prepare a template, with the program as it is, and keep an oracle running."""
     folder.mkdir(parents=True, exist_ok=True)
-    with running_oracle(folder / "oracle.log", *oracle_options) as oracle:
-        made = Bench(folder, oracle, folder / "template", program)
+    with (
+        running_oracle(folder / "oracle.log", *oracle_options, warm=WARM) as oracle,
+        nullcontext(WARM) if program is None else closing(Warm(program)) as warm,
+    ):
+        made = Bench(folder, oracle, folder / "template", warm)
         made.template.mkdir()
         home = Home(made.template, oracle.origin, {"BATCHPAY_WORKERS": str(made.workers)})
         small_file(home.path / "a.csv", ROWS)
@@ -113,6 +118,14 @@ def run_with(home: Home, prefix: list[str], *arguments: str) -> subprocess.Compl
         timeout=120,
         check=False,
     )
+
+
+def run_traced(home: Home, options: Sequence[str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command that strace watches or disturbs from its first call on."""
+    with home.start(*arguments, waits=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        traced(process, *options)
+        out, err = process.communicate()
+    return subprocess.CompletedProcess(arguments, process.wait(), out, err)
 
 
 def finish_and_check(

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.output_schemas import require_schema
-from tests.support.warm import Warm
+from tests.support.warm import WARM, Order, Process, Warm
 
 _TIMEOUT_S = 120.0
-_WARM = Warm()
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 
 
@@ -25,6 +24,7 @@ class Home:
     path: Path
     origin: str = ""
     extra: dict[str, str] = field(default_factory=dict)
+    warm: Warm = field(default=WARM, repr=False)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -50,10 +50,9 @@ class Home:
         It runs in a process forked from a loaded one, unless the interpreter is given options, or the process is
         prepared.
         """
-        if not settings and not any(name.startswith(("PYTHON", "LANG", "LC_")) for name in self.extra):
-            done = _WARM.run(arguments, self.environment, self.path, _TIMEOUT_S)
-            if done is not None:
-                return done
+        ours = {"PYTHONPATH"} if self.warm.program else set()
+        if not settings and not any(name.startswith(("PYTHON", "LANG", "LC_")) for name in self.extra.keys() - ours):
+            return self.warm.run(self._order("batchpay", arguments), _TIMEOUT_S)
         return subprocess.run(
             self.command(*arguments),
             env=self.environment,
@@ -65,6 +64,21 @@ class Home:
             stdin=subprocess.DEVNULL,
             **settings,
         )
+
+    def start(
+        self,
+        *arguments: str,
+        module: str = "batchpay",
+        waits: bool = False,
+        stdin: int = subprocess.DEVNULL,
+        stdout: int = subprocess.DEVNULL,
+        stderr: int = subprocess.DEVNULL,
+    ) -> Process:
+        """Start a command, or another module, in such a process; one that waits begins when it is told to."""
+        return self.warm.start(self._order(module, arguments, waits=waits), stdin, stdout, stderr)
+
+    def _order(self, module: str, arguments: tuple[str, ...], *, waits: bool = False) -> Order:
+        return Order(module, arguments, self.environment, str(self.path), waits)
 
     def json(self, *arguments: str) -> dict[str, Any]:
         """Run a command with --json and return its object, which matches docs/schemas/ and names the exit code."""

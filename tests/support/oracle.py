@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.warm import Order, Process, Warm
+
 GARBAGE = b"<html>something went wrong</html>"
 ACCOUNT = {
     "status": "success",
@@ -57,7 +59,7 @@ class Oracle:
             whole, _, _ = file.read().rpartition(b"\n")  # a line may be read while it is being written
         return [json.loads(line) for line in whole.splitlines()]
 
-    def gets(self, count: int, process: subprocess.Popen[Any], since: int = 0) -> bool:
+    def gets(self, count: int, process: subprocess.Popen[Any] | Process, since: int = 0) -> bool:
         """Wait until this many payments have arrived; False if the process that sends them ended first.
 
         `since` is a size of the log, to skip what came before. Reading the log again and again would take up a core.
@@ -91,12 +93,15 @@ class Oracle:
 
 
 @contextmanager
-def running_oracle(log: Path, *options: str) -> Iterator[Oracle]:
-    """Run an oracle on a free port for the length of the block."""
+def running_oracle(log: Path, *options: str, warm: Warm | None = None) -> Iterator[Oracle]:
+    """Run an oracle on a free port for the length of the block; forked from a loaded process if one is given."""
     log.touch()
-    command = [sys.executable, "-m", "tests.support.oracle", "--log", str(log), *options]
-    root = Path(__file__).resolve().parents[2]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as process:
+    module, arguments, root = "tests.support.oracle", ("--log", str(log), *options), Path(__file__).resolve().parents[2]
+    with (
+        warm.start(Order(module, arguments, {}, str(root)), stdout=subprocess.PIPE)
+        if warm
+        else subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=subprocess.PIPE, text=True, cwd=root)
+    ) as process:
         assert process.stdout is not None
         try:
             yield Oracle(process.stdout.readline().rsplit(" ", 1)[1].strip(), log)

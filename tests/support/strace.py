@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+
+from tests.support.warm import Process
 
 STRACE = shutil.which("strace")
 
@@ -16,3 +19,19 @@ def strace(*options: str) -> list[str]:
     """
     signals = any(":signal=" in option for option in options)
     return [str(STRACE), "-f", *([] if signals else ["--seccomp-bpf"]), "-qq", *options]
+
+
+def traced(process: Process, *options: str) -> None:
+    """Watch a process that waits to begin, with its threads and children, until its end.
+
+    Its start is not seen, which makes more calls than most commands after it, and stops at each of them.
+    """
+    command = [str(STRACE), "-f", *options, "-p", str(process.pid)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as tracing:
+        assert tracing.stderr is not None
+        told = tracing.stderr.readline()
+        if "attached" not in told:
+            process.kill()
+            raise RuntimeError(told)
+        process.begin()
+        tracing.communicate()

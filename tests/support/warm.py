@@ -1,20 +1,22 @@
 """Runs commands in processes forked from one that has the whole program loaded: a start costs milliseconds.
 
-Each is still a process of its own, with its own descriptors, environment and end. A test that is about the program's
-start, its installation, signals or kills runs the command itself (`Home.command`).
-Run as `python -m tests.support.warm DESCRIPTOR`, a socket to take orders from.
+Each is still a process of its own, with its own descriptors, environment and end, which signals and kills reach and
+strace can watch from its first call on. A test that is about the program's start or its installation runs the command
+itself (`Home.command`). Run as `python -m tests.support.warm DESCRIPTOR`, a socket to take orders from.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
 import os
 import pkgutil
 import random
+import runpy
 import select
 import signal
 import socket
@@ -22,61 +24,162 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 _ORDER_BYTES_MAX = 1 << 20
-_NOT_LOADED = ("batchpay.__main__",)
+_ROOT = Path(__file__).resolve().parents[2]
+_SENDING = ("batchpay.cli.resume", "batchpay.cli.submit", "batchpay.workflows.resume", "batchpay.workflows.submit")
+"""What is loaded of a changed program, of which only a few commands are run."""
+_BESIDES = ("argparse", "asyncio")
+"""What is loaded besides the whole program: the oracle runs on it."""
+_PR_SET_PTRACER = 0x59616D61
+_NONE = subprocess.DEVNULL
+
+
+class Process:
+    """A process that the loaded one started, with what subprocess.Popen offers for its own."""
+
+    def __init__(self, pid: int, end: socket.socket, stdout: TextIO | None, stderr: TextIO | None) -> None:
+        self.pid, self.stdout, self.stderr = pid, stdout, stderr
+        self.returncode: int | None = None
+        self._end = end
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for stream in (self.stdout, self.stderr):
+            if stream is not None:
+                stream.close()
+        self.wait()
+
+    def begin(self) -> None:
+        """Let a process go on that was told to wait."""
+        self._end.send(b"go on")
+
+    def poll(self) -> int | None:
+        """Return the exit code, or minus the signal; None if it has not ended."""
+        if self.returncode is None and select.select([self._end], [], [], 0)[0]:
+            self.wait()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end. Raises TimeoutExpired."""
+        if self.returncode is None:
+            if not select.select([self._end], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired([], timeout or 0)
+            self.returncode = int(self._end.recv(32))
+            self._end.close()  # until then its number is no other's
+        return self.returncode
+
+    def communicate(self) -> tuple[str, str]:
+        """Return all that it writes until its end."""
+        with ThreadPoolExecutor() as pool:
+            out, err = pool.map(lambda stream: stream.read() if stream else "", (self.stdout, self.stderr))
+        self.wait()
+        return out, err
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to run, as `python -m` would run it."""
+
+    module: str
+    arguments: tuple[str, ...]
+    environment: dict[str, str]
+    folder: str
+    waits: bool = False
+    """Whether it waits to be told to go on, so that a tracer can be attached."""
 
 
 class Warm:
-    """The loaded process, started with the first command; ends with this process."""
+    """The loaded process, started with the first order; it ends with this process, or before."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: Path | None = None) -> None:
+        self.program = program
+        """A folder with a changed batchpay, to be loaded instead of this one."""
         self._server: tuple[socket.socket, subprocess.Popen[bytes]] | None = None
-        self._turn = threading.Lock()
+        self._starting = threading.Lock()
 
-    def run(
-        self, arguments: tuple[str, ...], environment: dict[str, str], folder: Path, timeout_s: float
-    ) -> subprocess.CompletedProcess[str] | None:
-        """Run a command to its end; None if another one is running. Raises TimeoutExpired."""
-        if not self._turn.acquire(blocking=False):
-            return None
+    def run(self, order: Order, timeout_s: float) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end. Raises TimeoutExpired."""
+        outputs = [os.memfd_create(name) for name in ("stdout", "stderr")]
         try:
-            if self._server is None:
-                self._server = _started()
-                atexit.register(self._close)
-            server, _ = self._server
-            outputs = [os.memfd_create(name) for name in ("stdout", "stderr")]
+            process = self.start(order, _NONE, *outputs)
             try:
-                order = json.dumps([arguments, environment, str(folder)]).encode()
-                socket.send_fds(server, [order], outputs)
-                process = int(server.recv(32))
-                if not select.select([server], [], [], timeout_s)[0]:
-                    os.kill(process, signal.SIGKILL)
-                    server.recv(32)
-                    raise subprocess.TimeoutExpired(arguments, timeout_s)
-                code = int(server.recv(32))
-                texts = [_text_of(descriptor) for descriptor in outputs]
-            finally:
-                for descriptor in outputs:
-                    os.close(descriptor)
-            return subprocess.CompletedProcess(arguments, code, *texts)
+                code = process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise
+            return subprocess.CompletedProcess(order.arguments, code, *map(_text_of, outputs))
         finally:
-            self._turn.release()
+            for descriptor in outputs:
+                os.close(descriptor)
 
-    def _close(self) -> None:
+    def start(self, order: Order, stdin: int = _NONE, stdout: int = _NONE, stderr: int = _NONE) -> Process:
+        """Start a command; its standard streams are descriptors, DEVNULL, or a PIPE that text is read from."""
+        with self._starting:
+            if self._server is None:
+                self._server = _started(self.program)
+                atexit.register(self.close)
+            server, _ = self._server
+        streams: list[TextIO | None] = []
+        with contextlib.ExitStack() as given:
+            descriptors = []
+            for wanted in (stdin, stdout, stderr):
+                if wanted == subprocess.PIPE:
+                    reading, wanted = os.pipe()
+                    given.callback(os.close, wanted)
+                    streams.append(os.fdopen(reading, encoding="utf-8"))
+                else:
+                    streams.append(None)
+                if wanted == _NONE:
+                    wanted = os.open(os.devnull, os.O_RDWR)
+                    given.callback(os.close, wanted)
+                descriptors.append(wanted)
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                order_text = json.dumps(vars(order)).encode()
+                socket.send_fds(server, [order_text], [theirs.fileno(), *descriptors])
+        return Process(int(ours.recv(32)), ours, *streams[1:])
+
+    def close(self) -> None:
+        """End the loaded process."""
         if self._server is not None:
             server, process = self._server
             server.close()
             process.wait()
+            self._server = None
 
 
-def _started() -> tuple[socket.socket, subprocess.Popen[bytes]]:
+WARM = Warm()
+"""With the program as it is."""
+
+
+def _started(program: Path | None) -> tuple[socket.socket, subprocess.Popen[bytes]]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    places = [str(place) for place in (program, _ROOT) if place]
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.warm", str(theirs.fileno())],
-            cwd=Path(__file__).parents[2],
+            [sys.executable, "-P", "-m", "tests.support.warm", str(theirs.fileno()), *(_SENDING if program else ())],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(places)},
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -89,45 +192,81 @@ def _text_of(descriptor: int) -> str:
     return os.pread(descriptor, size, 0).decode().replace("\r\n", "\n")
 
 
-def _load_program() -> None:
+def _load(names: list[str]) -> None:
+    """Load what is named, or the whole program."""
     import batchpay
 
-    for module in pkgutil.walk_packages(batchpay.__path__, "batchpay."):
-        if module.name not in _NOT_LOADED:
-            importlib.import_module(module.name)
+    every = (module.name for module in pkgutil.walk_packages(batchpay.__path__, "batchpay."))
+    for name in names or [*(name for name in every if name != "batchpay.__main__"), *_BESIDES]:
+        importlib.import_module(name)
     gc.collect()
     gc.freeze()
 
 
-def _serve(orders: socket.socket) -> None:
+def _serve(orders: socket.socket) -> Order:
     """Fork a process for each order, and report its id and exit code; returns in the process that runs the order."""
+    running: dict[int, tuple[int, int]] = {}
+    """By the descriptor of a process: its id, and where its end is reported."""
+    ended: dict[int, int] = {}
+    """Processes whose end was reported and perhaps not read yet; until then they keep their id."""
+    waiting = select.poll()
+    waiting.register(orders, select.POLLIN)
     while True:
-        order, outputs, _, _ = socket.recv_fds(orders, _ORDER_BYTES_MAX, 2)
-        if not order:
-            sys.exit()
-        process = os.fork()
-        if not process:
-            orders.close()
-            _become(json.loads(order), outputs)
-            return
-        for descriptor in outputs:
-            os.close(descriptor)
-        orders.send(str(process).encode())
-        _, status = os.waitpid(process, 0)
-        orders.send(str(os.waitstatus_to_exitcode(status)).encode())
+        for descriptor, _ in waiting.poll():
+            if descriptor in running:
+                process, end = running.pop(descriptor)
+                waiting.unregister(descriptor)
+                os.close(descriptor)
+                _report(process, end)
+                ended[end] = process
+                waiting.register(end, 0)  # a hang-up alone
+            elif descriptor in ended:
+                waiting.unregister(descriptor)
+                os.close(descriptor)
+                os.waitpid(ended.pop(descriptor), 0)
+            else:
+                text, descriptors, _, _ = socket.recv_fds(orders, _ORDER_BYTES_MAX, 4)
+                if not text:
+                    sys.exit()
+                order = Order(**json.loads(text))
+                end, *outputs = descriptors
+                process = os.fork()
+                if not process:
+                    orders.close()
+                    for other in (*running, *(other for _, other in running.values()), *ended):
+                        os.close(other)
+                    _become(order, end, outputs)
+                    return order
+                for one in outputs:
+                    os.close(one)
+                os.write(end, str(process).encode())
+                descriptor = os.pidfd_open(process)
+                running[descriptor] = (process, end)
+                waiting.register(descriptor, select.POLLIN)
 
 
-def _become(order: tuple[list[str], dict[str, str], str], outputs: list[int]) -> None:
-    arguments, environment, folder = order
-    for number, descriptor in enumerate(outputs, start=1):
+def _report(process: int, end: int) -> None:
+    status = os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
+    assert status is not None
+    code = status.si_status if status.si_code == os.CLD_EXITED else -status.si_status
+    with contextlib.suppress(BrokenPipeError):  # nobody waits for it
+        os.write(end, str(code).encode())
+
+
+def _become(order: Order, end: int, outputs: list[int]) -> None:
+    if order.waits:
+        ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)  # as a child's parent may
+        os.read(end, 32)
+    os.close(end)
+    for number, descriptor in enumerate(outputs):
         os.dup2(descriptor, number)
         os.close(descriptor)
     os.environ.clear()
-    os.environ.update(environment)
-    os.chdir(folder)
+    os.environ.update(order.environment)
+    os.chdir(order.folder)
     time.tzset()
     random.seed()
-    sys.argv = ["batchpay", *arguments]
+    sys.argv = ["batchpay", *order.arguments]
 
 
 _codes: list[int] = []
@@ -148,14 +287,12 @@ def _leave() -> None:
 
 if __name__ == "__main__":
     atexit.register(_leave)  # the first that is registered is called last
-    _load_program()
+    _load(sys.argv[2:])
     with socket.socket(fileno=int(sys.argv[1])) as _orders:
-        _serve(_orders)
-    from batchpay.cli.main import main
-
+        _module = _serve(_orders).module
     try:
-        main()
-    except SystemExit as end:
-        if isinstance(end.code, int):
-            _codes.append(end.code)
+        runpy.run_module(_module, run_name="__main__")
+    except SystemExit as _end:
+        if isinstance(_end.code, int):
+            _codes.append(_end.code)
         raise
