@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.command import Home
 from tests.support.oracle import Oracle, running_oracle
+from tests.support.warm import WARM
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def sandbox_home(home: Home, sandbox_origin: str) -> Home:
 @pytest.fixture
 def oracle(tmp_path: Path) -> Iterator[Oracle]:
     """A gateway that only counts."""
-    with running_oracle(tmp_path / "oracle.log") as running:
+    with running_oracle(tmp_path / "oracle.log", warm=WARM) as running:
         yield running
 
 

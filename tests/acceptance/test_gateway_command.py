@@ -208,14 +208,7 @@ def test_a_terminal_is_asked(gateway: Home) -> None:
     """On a terminal delete asks first; `n` leaves the account as it was and exits with 2, `y` deletes it."""
     for answer, code in (("n\n", 2), ("y\n", 0)):
         master, slave = pty.openpty()
-        with subprocess.Popen(
-            [sys.executable, "-m", "batchpay", "gateway", "delete", "1004"],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env=gateway.environment,
-            cwd=gateway.path,
-        ) as process:
+        with gateway.start("gateway", "delete", "1004", stdin=slave, stdout=slave, stderr=slave) as process:
             os.close(slave)
             os.write(master, answer.encode())
             asked = b""

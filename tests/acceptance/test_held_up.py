@@ -6,30 +6,27 @@ import csv
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from tests.support.command import Home, small_file
 from tests.support.held_up import SHARED, SIGN
 from tests.support.oracle import Oracle
+from tests.support.warm import Process
 
-ROOT = Path(__file__).resolve().parents[2]
 WORKERS = 8
 
 
 @contextmanager
-def _held_up(home: Home, leave: int, hold: int, sign: str = SIGN) -> Iterator[subprocess.Popen[str]]:
+def _held_up(home: Home, leave: int, hold: int, sign: str = SIGN) -> Iterator[Process]:
     """Start a submission of 40 rows, this many requests on their way, this many held (it prints the sign)."""
     small_file(home.path / "a.csv", 40)
     arguments = ["submit", "a.csv", "--json", "--no-preflight", "--workers", str(WORKERS), "--rate", "100"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.support.held_up", str(leave), str(hold), *arguments],
-        env=home.environment | {"PYTHONPATH": str(ROOT)}, cwd=home.path, text=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    with home.start(
+        str(leave), str(hold), *arguments,
+        module="tests.support.held_up", stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         assert process.stderr is not None
         assert any(sign in line for line in process.stderr)
@@ -73,14 +70,11 @@ def test_a_signal_lets_held_requests_leave(oracle_home: Home, oracle: Oracle, si
 
 
 @contextmanager
-def _long_run(home: Home, oracle: Oracle) -> Iterator[subprocess.Popen[str]]:
+def _long_run(home: Home, oracle: Oracle) -> Iterator[Process]:
     """Start a submission of another file, at the same rate, that would last 20 seconds; it has begun to send."""
     small_file(home.path / "b.csv", 2000, first=1001)
     arguments = ["submit", "b.csv", "--json", "--no-preflight", "--workers", str(WORKERS), "--rate", "100"]
-    with subprocess.Popen(
-        home.command(*arguments), env=home.environment, cwd=home.path, text=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-    ) as process:  # fmt: skip
+    with home.start(*arguments, stdout=subprocess.PIPE) as process:
         try:
             assert oracle.gets(WORKERS, process)
             yield process

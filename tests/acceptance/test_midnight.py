@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import subprocess
-import sys
 from datetime import datetime
 from pathlib import Path
 
@@ -14,8 +13,8 @@ import pytest
 from tests.support.command import Home, small_file
 from tests.support.held_up import SIGN
 from tests.support.oracle import Oracle
+from tests.support.warm import Process
 
-ROOT = Path(__file__).resolve().parents[2]
 ROWS, WORKERS = 40, 8
 _FIRST_DAY = {
     "recurringIndicator": "TRUE", "recurringBillingCycle": "MONTHLY", "recurringEndOfMonth": "N",
@@ -36,12 +35,11 @@ def _file(path: Path) -> None:
         writer.writerows(rows)
 
 
-def _run(home: Home, days: int, leave: int, hold: int, *command: str) -> subprocess.Popen[str]:
+def _run(home: Home, days: int, leave: int, hold: int, *command: str) -> Process:
     arguments = [*command, "--json", "--no-preflight", "--workers", str(WORKERS), "--rate", "100"]
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.support.over_midnight", str(days), str(leave), str(hold), *arguments],
-        env=home.environment | {"PYTHONPATH": str(ROOT)}, cwd=home.path, text=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    return home.start(
+        str(days), str(leave), str(hold), *arguments,
+        module="tests.support.over_midnight", stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
 
 

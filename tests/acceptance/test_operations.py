@@ -20,6 +20,7 @@ import pytest
 from tests.support.command import SAMPLES, Home, small_file
 from tests.support.damaged_parquet import count_below_zero
 from tests.support.oracle import Oracle, running_oracle
+from tests.support.warm import WARM
 
 
 @contextmanager
@@ -119,10 +120,8 @@ def test_a_file_that_is_rewritten_while_another_is_sent_is_left(oracle_home: Hom
         small_file(inbox / name, 40, first=100 * number)
         (inbox / f"{name}.control.toml").write_text("rows = 40\n")
         os.utime(inbox / name, (number + 1, number + 1))
-    command = oracle_home.command("submit", "--inbox", "inbox", "--archive", "done", "--rate", "10", "-q")
-    with subprocess.Popen(
-        command, env=oracle_home.environment, cwd=oracle_home.path, stderr=subprocess.PIPE, text=True
-    ) as process:
+    arguments = ("submit", "--inbox", "inbox", "--archive", "done", "--rate", "10", "-q")
+    with oracle_home.start(*arguments, stderr=subprocess.PIPE) as process:
         assert oracle.gets(3, process)
         (inbox / "b.csv.control.toml").unlink()
         small_file(inbox / "b.csv", 3, first=500)
@@ -193,7 +192,10 @@ def test_the_morning_after_a_bad_night(home: Home) -> None:
 
     A missing inbox, bad settings and an unusable ledger used to leave yesterday's good metrics in place, and no ping.
     """
-    with running_oracle(home.path / "oracle.log", "--silent-every", "2") as oracle, monitor() as (url, asked):
+    with (
+        running_oracle(home.path / "oracle.log", "--silent-every", "2", warm=WARM) as oracle,
+        monitor() as (url, asked),
+    ):
         home.origin = oracle.origin
         watched = ("-q", "--metrics-file", "run.prom", "--ping-url", url, "--log-json", "--log-file", "run.log")
         small_file(home.path / "a.csv", 2)

@@ -6,7 +6,6 @@ import csv
 import json
 import os
 import pty
-import subprocess
 from contextlib import suppress
 from pathlib import Path
 
@@ -44,9 +43,7 @@ def states(folder: Path, batch: str) -> dict[int, str]:
 def on_terminal(home: Home, arguments: tuple[str, ...], answers: str) -> tuple[int, str]:
     """Run a command on a terminal, type the answers, return exit code and what the terminal showed."""
     controller, terminal = pty.openpty()
-    with subprocess.Popen(
-        home.command(*arguments), env=home.environment, cwd=home.path, stdin=terminal, stdout=terminal, stderr=terminal
-    ) as process:
+    with home.start(*arguments, stdin=terminal, stdout=terminal, stderr=terminal) as process:
         os.close(terminal)
         os.write(controller, answers.encode())
         shown = b""

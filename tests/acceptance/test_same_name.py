@@ -19,10 +19,8 @@ def with_a_bad_row(path: Path, first: int) -> Path:
 def test_the_next_file_comes_while_the_last_one_runs(oracle_home: Home, oracle: Oracle) -> None:
     """It is not archived unread, and is paid by the next run; there are four separate outputs."""
     folder, pay = oracle_home.path, with_a_bad_row(oracle_home.path / "pay.csv", 1)
-    command = oracle_home.command("submit", "pay.csv", "--archive", "done", "--rate", "2")
-    with subprocess.Popen(
-        command, env=oracle_home.environment, cwd=folder, stdout=subprocess.PIPE, text=True
-    ) as running:
+    arguments = ("submit", "pay.csv", "--archive", "done", "--rate", "2")
+    with oracle_home.start(*arguments, stdout=subprocess.PIPE) as running:
         assert oracle.gets(1, running)
         with_a_bad_row(folder / "next.csv", 500).rename(pay)
         output, _ = running.communicate()

@@ -14,16 +14,14 @@ import pytest
 
 from tests.support.command import Home, small_file
 from tests.support.oracle import Oracle, running_oracle
+from tests.support.warm import WARM
 
 
 def test_a_signal_stops_the_files_after_it_too(oracle_home: Home, oracle: Oracle) -> None:
     """SIGTERM while the first of two files is sent: nothing of the second begins. It used to be paid in full."""
     small_file(oracle_home.path / "a.csv", 200)
     small_file(oracle_home.path / "b.csv", 5, first=500)
-    command = oracle_home.command("submit", "a.csv", "b.csv", "--rate", "50", "--json")
-    with subprocess.Popen(
-        command, env=oracle_home.environment, cwd=oracle_home.path, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with oracle_home.start("submit", "a.csv", "b.csv", "--rate", "50", "--json", stdout=subprocess.PIPE) as process:
         assert oracle.gets(5, process)
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate()
@@ -35,7 +33,7 @@ def test_a_signal_stops_the_files_after_it_too(oracle_home: Home, oracle: Oracle
 
 def test_one_doubt_at_the_start_stops_the_files_after_it_too(home: Home) -> None:
     """A gateway that answers nonsense gets one payment of three files, not one of each."""
-    with running_oracle(home.path / "garbage.log", "--garbage-every", "1") as oracle:
+    with running_oracle(home.path / "garbage.log", "--garbage-every", "1", warm=WARM) as oracle:
         home.origin = oracle.origin
         for number in (1, 2, 3):
             small_file(home.path / f"{number}.csv", 4, first=100 * number)
@@ -53,7 +51,7 @@ def test_an_output_that_fails_hides_no_doubt(home: Home, output: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     target = os.open("/dev/full", os.O_WRONLY) if output == "full" else writing
-    with running_oracle(home.path / "garbage.log", "--garbage-every", "1") as oracle:
+    with running_oracle(home.path / "garbage.log", "--garbage-every", "1", warm=WARM) as oracle:
         home.origin = oracle.origin
         small_file(home.path / "a.csv", 2)
         command = home.command("submit", "a.csv", "nowhere.csv")
@@ -81,7 +79,7 @@ def test_a_limit_applies_to_all_files_together(oracle_home: Home, oracle: Oracle
 
 def test_a_later_file_does_not_hide_a_doubt(home: Home) -> None:
     """A file that can't continue after one with a row in doubt: the call ends with 7, and names both."""
-    with running_oracle(home.path / "oracle.log", "--silent-every", "5") as oracle:
+    with running_oracle(home.path / "oracle.log", "--silent-every", "5", warm=WARM) as oracle:
         home.origin = oracle.origin
         small_file(home.path / "a.csv", 5)
         small_file(home.path / "b.csv", 3, first=100)
@@ -107,9 +105,8 @@ def test_a_ledger_that_is_lost_after_one_file_ends_a_call_with_6(oracle_home: Ho
         while os.write(writing, b"x" * 4096):  # the summary of the first file has to wait until somebody reads
             pass
     os.set_blocking(writing, True)
-    command = oracle_home.command("submit", "a.csv", "b.csv", "c.csv", "--verbose")
-    with subprocess.Popen(
-        command, env=oracle_home.environment, cwd=oracle_home.path, stdout=writing, stderr=subprocess.PIPE, text=True
+    with oracle_home.start(
+        "submit", "a.csv", "b.csv", "c.csv", "--verbose", stdout=writing, stderr=subprocess.PIPE
     ) as process:
         os.close(writing)
         assert process.stderr is not None
@@ -188,9 +185,8 @@ def test_results_that_fail_after_the_sending_do_not_say_that_nothing_was_sent(
     """The results' place is taken while payments are made: 6, every payment counted, and the next call writes them."""
     small_file(oracle_home.path / "a.csv", 30)
     results = oracle_home.path / "out" / "a.results.csv"
-    command = oracle_home.command("submit", "a.csv", "--out", "out", "--rate", "100", "--json")
-    with subprocess.Popen(
-        command, env=oracle_home.environment, cwd=oracle_home.path, stdout=subprocess.PIPE, text=True
+    with oracle_home.start(
+        "submit", "a.csv", "--out", "out", "--rate", "100", "--json", stdout=subprocess.PIPE
     ) as process:
         assert oracle.gets(2, process)
         results.mkdir()

@@ -17,6 +17,7 @@ import pytest
 from tests.support.command import SAMPLES, Home, small_file
 from tests.support.oracle import Oracle, running_oracle
 from tests.support.strace import STRACE, strace
+from tests.support.warm import WARM
 
 
 def read(path: Path | str) -> list[dict[str, str]]:
@@ -116,10 +117,10 @@ def test_one_added_row_pays_only_that_row(oracle_home: Home, oracle: Oracle) -> 
 
 def test_a_killed_run_resumes_without_paying_twice(home: Home) -> None:
     """Kill -9 in the middle: the same command finishes, rows in flight are in doubt, nothing arrives twice."""
-    with running_oracle(home.path / "slow.log", "--latency-ms", "20") as oracle:
+    with running_oracle(home.path / "slow.log", "--latency-ms", "20", warm=WARM) as oracle:
         home.origin = oracle.origin
         small_file(home.path / "a.csv", 200)
-        with subprocess.Popen(home.command("submit", "a.csv", "-q"), env=home.environment, cwd=home.path) as process:
+        with home.start("submit", "a.csv", "-q") as process:
             try:
                 assert oracle.gets(60, process)
             finally:
@@ -137,16 +138,10 @@ def test_a_killed_run_resumes_without_paying_twice(home: Home) -> None:
 
 def test_a_signal_ends_a_run_cleanly(home: Home) -> None:
     """SIGTERM: rows in flight finish, the files are written, exit code 6, and the rest is sent later."""
-    with running_oracle(home.path / "slow.log", "--latency-ms", "20") as oracle:
+    with running_oracle(home.path / "slow.log", "--latency-ms", "20", warm=WARM) as oracle:
         home.origin = oracle.origin
         small_file(home.path / "a.csv", 200)
-        with subprocess.Popen(
-            home.command("submit", "a.csv", "--json"),
-            env=home.environment,
-            cwd=home.path,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as process:
+        with home.start("submit", "a.csv", "--json", stdout=subprocess.PIPE) as process:
             assert oracle.gets(40, process)
             process.send_signal(signal.SIGTERM)
             output, _ = process.communicate()
@@ -161,8 +156,7 @@ def test_a_signal_ends_a_run_cleanly(home: Home) -> None:
 def test_a_second_start_finds_the_batch_held(oracle_home: Home, oracle: Oracle) -> None:
     """While one run holds a batch, here one that is paced slowly, another ends with exit code 9 and sends nothing."""
     small_file(oracle_home.path / "a.csv", 200)
-    slowly = oracle_home.command("submit", "a.csv", "-q", "--rate", "10")
-    with subprocess.Popen(slowly, env=oracle_home.environment, cwd=oracle_home.path) as process:
+    with oracle_home.start("submit", "a.csv", "-q", "--rate", "10") as process:
         try:
             assert oracle.gets(3, process)
             assert oracle_home.run("submit", "a.csv").returncode == 9
@@ -176,16 +170,10 @@ def test_a_second_start_finds_the_batch_held(oracle_home: Home, oracle: Oracle) 
 
 def test_a_second_signal_changes_nothing(home: Home) -> None:
     """SIGINT twice and then SIGTERM, while payments are on their way: still a clean stop, and no doubt."""
-    with running_oracle(home.path / "slow.log", "--latency-ms", "50") as oracle:
+    with running_oracle(home.path / "slow.log", "--latency-ms", "50", warm=WARM) as oracle:
         home.origin = oracle.origin
         small_file(home.path / "a.csv", 100)
-        with subprocess.Popen(
-            home.command("submit", "a.csv", "--json"),
-            env=home.environment,
-            cwd=home.path,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as process:
+        with home.start("submit", "a.csv", "--json", stdout=subprocess.PIPE) as process:
             assert oracle.gets(10, process)
             for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 process.send_signal(number)

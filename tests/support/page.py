@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.command import Home
+from tests.support.warm import Process
 
 DEADLINE_S = 90.0
 _FOLDER = "page"
@@ -113,10 +114,10 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def serving(home: Home) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(home: Home) -> Iterator[tuple[Process, str]]:
     """Run the page on a free port; yields its process and address, and kills it at the end."""
-    command = home.command("web", "--listen", "127.0.0.1:0", "--home", str(home.path / _FOLDER))
-    with subprocess.Popen(command, env=home.environment, cwd=home.path, stdout=subprocess.PIPE, text=True) as server:
+    arguments = ("web", "--listen", "127.0.0.1:0", "--home", str(home.path / _FOLDER))
+    with home.start(*arguments, stdout=subprocess.PIPE) as server:
         try:
             assert server.stdout is not None
             yield server, server.stdout.readline().rsplit(" ", 1)[1].strip()
