@@ -5,10 +5,13 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 T ?= tests
 # The tests run in three parts at once, even by the time they take: two cores are busy while some test waits.
-PART_1 := tests/acceptance tests/validation
-PART_2 := tests/ledger tests/workflows tests/model tests/gateway
+PART_1 := tests/acceptance tests/validation tests/cli tests/gateway
+PART_2 := tests/ledger tests/workflows tests/model
 # Whatever the environment says, bytecode is kept: each part would compile the tests and their libraries anew, for 3 s.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
+# Beside others: threads of polars in each part would hand their work to one another while both cores are busy. The first
+# part has them, with all commands that run in processes of their own; so has every part that is run alone.
+BESIDE := POLARS_MAX_THREADS=1 $(PYTEST)
 
 .DEFAULT_GOAL := help
 
@@ -51,8 +54,8 @@ test: $(VENV)/.test  ## run the tests (T=path for some of them)
 ifeq ($(T),tests)
 	@# The first part is shown as it goes; the output of the others follows at the end.
 	@logs=$$(mktemp -d); \
-	$(PYTEST) $(PART_2) >"$$logs/2" 2>&1 & second=$$!; \
-	$(PYTEST) tests $(PART_1:%=--ignore=%) $(PART_2:%=--ignore=%) >"$$logs/3" 2>&1 & third=$$!; \
+	$(BESIDE) $(PART_2) >"$$logs/2" 2>&1 & second=$$!; \
+	$(BESIDE) tests $(PART_1:%=--ignore=%) $(PART_2:%=--ignore=%) >"$$logs/3" 2>&1 & third=$$!; \
 	trap 'kill $$second $$third' INT TERM; \
 	code=0; $(PYTEST) $(PART_1) || code=$$?; \
 	wait $$second || code=$$?; wait $$third || code=$$?; \
