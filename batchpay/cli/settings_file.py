@@ -18,21 +18,28 @@ from typing import Any
 from batchpay.errors import SettingsNotUsable, did_you_mean
 from batchpay.settings import config_directory
 
+_BLANK = "(blank)"
+"""How a name is shown that was given and is blank, as where a shell's variable is not set."""
+
 
 def settings_file(explicit: str | None) -> Path | None:
     """Find the settings file: the one named, else `./batchpay.toml`, else the user's own; None where there is none.
 
     A current folder that this user may not look into has none. Raises SettingsNotUsable.
     """
-    if explicit:
+    if explicit is not None:
         if not _is_file(Path(explicit)):
-            raise SettingsNotUsable(f"settings file {explicit} does not exist")
+            raise SettingsNotUsable(f"settings file {explicit or _BLANK} does not exist")
         return Path(explicit)
     here, own = Path("batchpay.toml"), config_directory() / "batchpay.toml"
     with contextlib.suppress(SettingsNotUsable):
         if _is_file(here):
             return here
-    return own if _is_file(own) else None
+    _require_nothing(here)
+    if _is_file(own):
+        return own
+    _require_nothing(own)
+    return None
 
 
 def read_settings_file(path: Path | None, profile: str | None) -> dict[str, Any]:
@@ -41,8 +48,8 @@ def read_settings_file(path: Path | None, profile: str | None) -> dict[str, Any]
     Raises SettingsNotUsable; also where somebody else could have written the file, or put it there.
     """
     if path is None:
-        if profile:
-            raise SettingsNotUsable(f"profile {profile} was requested, but there is no settings file")
+        if profile is not None:
+            raise SettingsNotUsable(f"profile {profile or _BLANK} was requested, but there is no settings file")
         return {}
     import tomllib  # not every call has a settings file
 
@@ -60,13 +67,21 @@ def read_settings_file(path: Path | None, profile: str | None) -> dict[str, Any]
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsNotUsable(f"settings file {path} can't be read: {error}") from None
     profiles = _table(path, "profile", tables.pop("profile", {}))
-    if profile:
+    if profile is not None:
         if profile not in profiles:
-            raise SettingsNotUsable(f"settings file {path} has no [profile.{profile}]{did_you_mean(profile, profiles)}")
+            raise SettingsNotUsable(
+                f"settings file {path} has no [profile.{profile or _BLANK}]{did_you_mean(profile, profiles)}"
+            )
         for table, values in _table(path, f"profile.{profile}", profiles[profile]).items():
             beneath = _table(path, table, tables.get(table, {}))
             tables[table] = {**beneath, **_table(path, f"profile.{profile}.{table}", values)}
     return tables
+
+
+def _require_nothing(path: Path) -> None:
+    """Raise SettingsNotUsable if something else than a file is there: limits must not be left out without a word."""
+    if os.path.lexists(path):
+        raise SettingsNotUsable(f"settings file {path} is a link to a missing file, or no file; restore or remove it")
 
 
 def _is_file(path: Path) -> bool:

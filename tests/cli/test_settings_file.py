@@ -164,6 +164,33 @@ def test_a_link_in_a_folder_of_others_is_not_obeyed(tmp_path: Path) -> None:
         read_settings_file(shared / "batchpay.toml", None)
 
 
+@pytest.mark.parametrize("place", ["current folder", "configuration folder"])
+@pytest.mark.parametrize("what", ["link", "folder"])
+def test_what_is_no_settings_file_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, what: str
+) -> None:
+    """A link to a disk that was not mounted counted as no settings: no limit held, and nobody had to approve."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    path = Path("batchpay.toml") if place == "current folder" else tmp_path / "config" / "batchpay" / "batchpay.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if what == "link":
+        path.symlink_to("/not-mounted/batchpay.toml")
+    else:
+        path.mkdir()
+    with pytest.raises(SettingsNotUsable, match="a link to a missing file, or no file; restore or remove it"):
+        settings_file(None)
+
+
+def test_a_name_that_is_blank_is_none(tmp_path: Path) -> None:
+    """`--config "$FILE"` with FILE not set meant any other settings; a blank profile meant the gateway of none."""
+    with pytest.raises(SettingsNotUsable, match=r"settings file \(blank\) does not exist"):
+        settings_file("")
+    for path in (None, put(tmp_path / "mine")):
+        with pytest.raises(SettingsNotUsable, match=r"profile.*\(blank\)"):
+            read_settings_file(path, "")
+
+
 def test_a_current_folder_that_can_not_be_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It holds no settings for this user: the user's own are taken. Once it was a fault of the program."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
