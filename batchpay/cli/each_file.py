@@ -88,6 +88,8 @@ def work_through(
             except KeyboardInterrupt:
                 reason = "stopped by a signal"
                 code, one = 6, _refused(path, f"{reason}; safe to run again", 6)
+            except click.Abort:  # a person said no: that is no fault of the program
+                raise
             except Exception as error:  # it is told where the command ends; --json has to agree with that
                 codes.append(1)
                 reports.append(_ended(path, f"internal error: {place_of(error)}", 1))

@@ -14,6 +14,8 @@ from batchpay import __version__
 from batchpay.cli.commands import COMMANDS, load_command
 from batchpay.cli.context import Context, Group
 from batchpay.cli.process import (
+    STOPPED,
+    STOPPED_AT_PROMPT,
     ignore_signals,
     interrupt_on_signals,
     keep_output,
@@ -23,8 +25,6 @@ from batchpay.cli.process import (
 from batchpay.errors import BatchpayError, place_of
 from batchpay.text import printable
 from batchpay.writing.process_memory import collect_rarely, keep_freed_memory, keep_memory_private
-
-_STOPPED = "stopped by a signal; safe to run again"
 
 
 class LazyGroup(Group):
@@ -72,7 +72,7 @@ def main() -> None:
         interrupt_on_signals()
         code = _call(context)
     except KeyboardInterrupt:  # between the command and its exit code
-        code = _fail(context, _STOPPED, 6)
+        code = _fail(context, STOPPED, 6)
     ignore_signals()
     sys.stdout.flush()
     if standard_output.problem not in (None, os.strerror(errno.EPIPE)):
@@ -87,8 +87,8 @@ def _call(context: Context) -> int:
         code = cli.main(prog_name="batchpay", standalone_mode=False, obj=context)
     except click.exceptions.Abort as error:
         if isinstance(error.__cause__, KeyboardInterrupt):  # what click makes of a signal outside a prompt
-            return _fail(context, _STOPPED, 6)
-        return _fail(context, "stopped at the prompt; nothing was done", 2)
+            return _fail(context, STOPPED, 6)
+        return _fail(context, STOPPED_AT_PROMPT, 2)
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)

@@ -18,7 +18,8 @@ from batchpay import __version__
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, declared, option
 from batchpay.cli.paths import Outputs, outputs_of
-from batchpay.errors import BatchHeld, BatchpayError, FileRefused, NotUsable
+from batchpay.cli.process import STOPPED, STOPPED_AT_PROMPT
+from batchpay.errors import BatchHeld, BatchpayError, FileRefused, NotUsable, RunStopped, WrongUse
 from batchpay.payment import State, Totals
 from batchpay.text import counted, printable, row_count, totals_apart
 from batchpay.writing.marks import LOG, METRICS
@@ -111,13 +112,14 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
                 handler = open_log(path=path, as_json=options["log_json"])
             log("call began", version=__version__, path=str(context.settings_path) if context.settings_path else None)
         yield account, codes
-    except BaseException as error:
+    except BaseException as raised:
+        error = _with_code(raised)
         codes.append(_exit_code_of(error))
         if isinstance(error, (BatchpayError, click.ClickException)):
             ended_by = error
             if not options.get("dry_run"):
                 _look_for_doubts(context, codes)
-        raise
+        raise error from raised.__cause__
     finally:
         if metrics is not None and (problem := _write_metrics(context, metrics, account, codes)):
             click.echo(f"batchpay: {printable(problem)}", err=True)
@@ -215,11 +217,16 @@ def _ping(url: str | None) -> Ping | None:
     return Ping(url)
 
 
+def _with_code(error: BaseException) -> BaseException:
+    """Return what ended a call by a person's hand as an error with its code: a doubt comes before that as well."""
+    if isinstance(error, KeyboardInterrupt):
+        return RunStopped(STOPPED)
+    return WrongUse(STOPPED_AT_PROMPT) if isinstance(error, click.Abort) else error
+
+
 def _exit_code_of(error: BaseException) -> int:
     """What cli/main.py makes of an error that ends the call."""
-    if isinstance(error, (BatchpayError, click.ClickException)):
-        return error.exit_code
-    return 6 if isinstance(error, KeyboardInterrupt) else 2 if isinstance(error, click.Abort) else 1
+    return error.exit_code if isinstance(error, (BatchpayError, click.ClickException)) else 1
 
 
 def _look_for_doubts(context: Context, codes: list[int]) -> None:

@@ -69,6 +69,9 @@ def with_room_for_calls(function: _Function) -> _Function:
     return function
 
 
+STOPPED = "stopped by a signal; safe to run again"
+STOPPED_AT_PROMPT = "stopped at the prompt; nothing was done"
+
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import click
 import pytest
 
 from batchpay.cli.context import Context
@@ -101,3 +102,15 @@ def test_a_fault_of_the_program_stands_among_the_files(capsys: pytest.CaptureFix
     assert [(one["file"], one["exit_code"]) for one in told["files"]] == [("a.csv", 6), ("b.csv", 1), ("c.csv", 6)]
     assert "internal error: ZeroDivisionError" in told["files"][1]["error"]
     assert (told["exit_code"], exit_code_of(codes)) == (1, 1)
+
+
+def test_no_at_the_prompt_is_no_fault_of_the_program() -> None:
+    """The monitor was told 1 where the call ended with 2: a person did not want to send."""
+
+    def refuse(path: str) -> tuple[int, dict[str, Any]]:
+        raise click.Abort
+
+    codes: list[int] = []
+    with pytest.raises(click.Abort):
+        work_through(Context(), ("a.csv", "b.csv"), refuse, codes)
+    assert codes == []

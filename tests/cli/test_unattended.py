@@ -31,7 +31,7 @@ def ended_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., i
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BATCHPAY_LEDGER", str(tmp_path / "ledger.db"))
 
-    def end(error: BatchpayError | click.UsageError, doubts: Any, *, dry_run: bool = False) -> int:
+    def end(error: BaseException, doubts: Any, *, dry_run: bool = False) -> int:
         def all_in_doubt(_: object) -> Any:
             if isinstance(doubts, Exception):
                 raise doubts
@@ -39,9 +39,13 @@ def ended_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., i
 
         monkeypatch.setattr("batchpay.workflows.status.all_in_doubt", all_in_doubt)
         options = {"metrics_file": None, "ping_url": None, "log_file": None, "log_json": False, "dry_run": dry_run}
-        with pytest.raises(type(error)), unattended_run(Context(), options, Outputs(())):
+        with (
+            pytest.raises((BatchpayError, click.UsageError)) as ended,
+            unattended_run(Context(), options, Outputs(())),
+        ):
             raise error
-        return error.exit_code
+        assert isinstance(ended.value, BatchpayError | click.UsageError)
+        return ended.value.exit_code
 
     return end
 
@@ -54,12 +58,17 @@ def ended_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., i
         WrongUse("no such batch"),
         WaitingForPerson("sign first"),
         click.UsageError("--again needs --reason TEXT"),
+        KeyboardInterrupt(),
+        click.Abort(),
     ],
 )
 def test_a_doubt_ends_the_call_with_7_whatever_else_is_wrong(
-    ended_by: Callable[..., int], error: BatchpayError | click.UsageError, capsys: pytest.CaptureFixture[str]
+    ended_by: Callable[..., int], error: BaseException, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A mistyped inbox, a key file gone or a batch that is none ended with 5 and 2 while a payment was in doubt."""
+    """A mistyped inbox, a key file gone or a batch that is none ended with 5 and 2 while a payment was in doubt.
+
+    So did a resume that was stopped, or answered no, before it had begun: 6 and 2.
+    """
     assert ended_by(error, DOUBTS) == 7
     assert "batchpay resolve 3f2a91c0d7e1 (2 rows, 500.00)" in capsys.readouterr().err
 
@@ -68,6 +77,7 @@ def test_an_error_keeps_its_code_where_nobody_must_look(ended_by: Callable[..., 
     """No doubt, a ledger that can't be asked, or a dry run, which looks at its file alone."""
     assert ended_by(NotUsable("no inbox"), {}) == 5
     assert ended_by(WrongUse("no such batch"), LedgerNotUsable("locked")) == 2
+    assert (ended_by(KeyboardInterrupt(), {}), ended_by(click.Abort(), {})) == (6, 2)
     assert ended_by(NotUsable("no inbox"), DOUBTS, dry_run=True) == 5
 
 
