@@ -171,6 +171,8 @@ def test_another_ledgers_witness_says_nothing_of_the_machine(closed: LedgerFacto
     other.create()
     other.close()
     closed.witness.write_bytes(other.witness.read_bytes())
+    with pytest.raises(LedgerBehind, match="belongs to another ledger"):
+        closed.open()
     assert accept_witness(closed.settings, "ben", "the wrong file came back").lost.last_event is None
     assert len(closed.open().batches()) == 1
 
@@ -355,6 +357,23 @@ def test_a_run_of_a_known_batch_goes_on_in_a_restored_ledger(closed: LedgerFacto
         assert run.claim(9) == []
         run.finish(None)
     assert ledger.find(None).by_state[State.IN_DOUBT].rows == 3
+
+
+def test_a_copy_that_went_on_elsewhere_is_not_the_latest_however_long(closed: LedgerFactory, tmp_path: Path) -> None:
+    """Put in the place of ours it has an event of the number that the witness knows, but another one."""
+    clone = LedgerFactory(tmp_path / "clone")
+    for place, other in ((closed.path, clone.path), (closed.key, clone.key), (closed.witness, clone.witness)):
+        other.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shutil.copy2(place, other)
+    clone.settings = as_machine(clone, "one")
+    send(closed.open(), [1])
+    send(clone.open(), [2])
+    send(clone.open(), [3])
+    for factory in (closed, clone):
+        factory.close()
+    shutil.copyfile(clone.path, closed.path)
+    with pytest.raises(LedgerBehind, match="older than its witness"):
+        closed.open()
 
 
 def test_a_ledger_restored_while_a_command_reads_its_payments_sends_nothing(

@@ -393,7 +393,9 @@ def test_a_map_names_columns_words_and_dates(tmp_path: Path) -> None:
 def test_one_column_for_money_out_and_one_for_money_in(tmp_path: Path) -> None:
     """Of debit and credit one is given; both or none can't be read."""
     path = export(tmp_path / "e.csv", ["R1,5.00,", "R2,,7.00", "R3,1.00,1.00", "R4,,", "R5,0.00,2"], "Ref,Debit,Credit")
-    assert [line.cents for line in read_export(path, ExportMap()).lines] == [-500, 700, None, None, 200]
+    lines = read_export(path, ExportMap()).lines
+    assert [line.cents for line in lines] == [-500, 700, None, None, 200]
+    assert [line.amount_text for line in lines] == ["5.00", "7.00", "1.00", "", "2"]  # what a person is told
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from batchpay.settings import GatewaySettings, Settings
 from batchpay.workflows.move_gateway import move_gateway, note_on_address
 from batchpay.workflows.run import _refuse_other_gateway
 from tests.support.ledger_factory import ORIGIN, Planned, add_batch, ledger_in, ledger_settings
+from tests.workflows.desk import Desk, Quiet
 
 NEW = "http://127.0.0.1:10"
 ADA = Actor("ada", "test")
@@ -96,3 +97,17 @@ def test_an_address_that_batches_went_to_before_is_not_news(tmp_path: Path, monk
     assert note.startswith(
         "earlier live batches went to https://elsewhere.example.com, this one goes to https://third."
     )
+
+
+def test_a_submission_to_a_new_address_tells_whoever_runs_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The note was made, and nothing held that a submission says it."""
+    said: list[str] = []
+    monkeypatch.setattr(Quiet, "say", lambda _, text: said.append(text))
+    desk.submit(desk.file("monday.csv", {"invoiceNumber": "A-1", "amount": "10.00"}))
+    gateway = GatewaySettings(base_url="https://pay.example.com", environment="test", api_id="desk")
+    desk.settings = replace(desk.settings, gateway=gateway)
+    assert said == []
+    desk.submit(desk.file("tuesday.csv", {"invoiceNumber": "A-2", "amount": "20.00"}))
+    (note,) = said
+    assert "this one goes to https://pay.example.com" in note
+    assert desk.arrived == {"A-1": 1, "A-2": 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import pytest
 
 from batchpay.errors import BatchHeld, FileRefused, RunStopped, SettingsNotUsable
 from batchpay.ledger.contract import Ledger
+from batchpay.ledger.open import open_ledger
 from batchpay.outcome import Outcome
 from batchpay.payment import Environment, State
 from batchpay.reports.results import HEADER, write_results
+from batchpay.sending.limits import Limits
 from batchpay.settings import LedgerSettings
 from batchpay.workflows.paid_elsewhere import refuse_paid_elsewhere
 from batchpay.workflows.run import RunRequest
@@ -117,11 +120,36 @@ def test_one_gateway_is_not_test_and_live_at_will(desk: Desk) -> None:
                 ask(path)
     assert desk.arrived == {"A-1": 1}
     desk.submit(late, looked_elsewhere="the gateway went live today")
+    with closing(open_ledger(desk.settings.ledger, read_only=True)) as ledger:
+        assert ledger.find(None).options["paid_elsewhere_checked"] == "the gateway went live today"
     desk.submit(desk.file("next.csv", {"invoiceNumber": "A-3", "amount": "30.00"}))
     environment(desk, "test")
     with pytest.raises(SettingsNotUsable, match="as a live gateway, and is now set to be a test one"):
         desk.submit(paid)
     assert desk.arrived == {"A-1": 1, "A-2": 1, "A-3": 1}
+
+
+def test_who_looked_elsewhere_before_a_batch_went_on_stands_in_its_history(desk: Desk) -> None:
+    """The reason was kept where the batch was new; of one that was known, its run says who looked, and why."""
+    path = desk.file("pay.csv", *({"invoiceNumber": f"A-{number}", "amount": "10.00"} for number in (1, 2)))
+    desk.submit(path, run=RunRequest(None, Limits(1)))
+    desk.submit(path, looked_elsewhere="nothing of it is in the portal")
+    assert desk.arrived == {"A-1": 1, "A-2": 1}
+    assert [why for _, why in desk.events("started")] == [None, "nothing of it is in the portal"]
+
+
+def test_a_release_looks_at_results_beside_the_file_and_a_repetition_does_not(desk: Desk) -> None:
+    """One row waits for its release: others may have paid it. Of what is paid or stays rejected nothing is sent."""
+    desk.limit("50.00")
+    rows = [{"invoiceNumber": "A-1", "amount": "10.00"}, {"invoiceNumber": "A-2", "amount": "99.00"}]
+    path = desk.file("pay.csv", *rows)
+    desk.submit(path)
+    desk.limit("100.00")
+    foreign = RunRequest(results(desk.folder / "other.results.csv", "0123456789ab", "test"))
+    with pytest.raises(FileRefused, match="holds the results of batch 0123456789ab"):
+        desk.submit(path, release="seen by Kim", run=foreign)
+    desk.submit(path, run=foreign)
+    assert desk.arrived == {"A-1": 1}
 
 
 def test_each_gateway_at_its_own_address_is_what_it_is(desk: Desk) -> None:

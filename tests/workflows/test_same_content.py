@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
+import openpyxl
 import pytest
 
+from batchpay.ledger.open import open_ledger
 from batchpay.payment import State
 from batchpay.sending.limits import Limits
 from batchpay.workflows.run import RunRequest
-from tests.workflows.desk import ACCEPTED, IN_DOUBT, Desk
+from tests.workflows.desk import ACCEPTED, COLUMNS, IN_DOUBT, PLAIN, Desk
 
 WAGES = [{"amount": "10.00"}, {"amount": "11.00"}]
 SAID = "nothing was left to send of this content"
@@ -88,3 +92,21 @@ def test_a_corrected_file_names_the_rows_in_doubt_that_it_may_pay_twice(desk: De
     assert desk.arrived == {"A-1": 1, "A-2": 1, "A-3": 2}
     again = desk.file("june.csv", *bills[1:], {"invoiceNumber": "B-1", "amount": "1.00"})
     assert not any("in doubt there" in note for note in desk.dry_run(again).summary.notes)
+
+
+def test_a_batch_records_how_its_file_was_read_and_nothing_that_was_not_decided(desk: Desk) -> None:
+    """The sheet of a workbook, among its others, is in the ledger; a text file has none, and neither has a decision."""
+    book = openpyxl.Workbook()
+    book.create_sheet("notes")
+    assert book.active is not None
+    book.active.title = "March"
+    for row in (COLUMNS, [(PLAIN | {"invoiceNumber": "A-1", "amount": "10.00"}).get(name) for name in COLUMNS]):
+        book.active.append(row)
+    book.save(desk.folder / "pay.xlsx")
+    usual = {"normalize", "as_of", "gateway_ids", "first_start", "largest_cents"}
+    for path, more in ((desk.file("pay.csv", {"amount": "11.00"}), {}), (desk.folder / "pay.xlsx", {"sheet": "March"})):
+        name = desk.submit(path).batch
+        with closing(open_ledger(desk.settings.ledger, read_only=True)) as ledger:
+            options = ledger.find(name).options
+        assert {key: value for key, value in options.items() if key not in usual} == more
+        assert usual <= options.keys()
