@@ -93,6 +93,19 @@ def test_a_row_that_was_sent_and_is_in_doubt_is_known_by_its_results(desk: Desk,
     assert set(desk.arrived.values()) == {1}
 
 
+def test_a_row_that_was_sent_is_known_where_no_row_was_ever_answered(desk: Desk) -> None:
+    """The gateway was down from the first payment on: the results show nothing but doubts."""
+    path, results = desk.file("pay.csv", *ROWS), desk.folder / "pay.results.csv"
+    desk.answer = lambda _: IN_DOUBT
+    desk.submit(path, run=RunRequest(results, Limits(rows_max=1)))
+    keep(desk)
+    desk.submit(path, run=RunRequest(results, Limits(rows_max=1)))
+    bring_back(desk)
+    with pytest.raises(LedgerBehind, match=r"tells of row 2 of batch .* as sent, the ledger of no such attempt"):
+        desk.submit(path, run=RunRequest(results))
+    assert desk.arrived == {"A-1": 1, "A-2": 1}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_row_that_was_being_sent_is_known_by_its_results(desk: Desk, kind: str) -> None:
     """Somebody wrote the results while the run sent, or the ledger's disk was full: they have it as `sending`.
@@ -273,6 +286,24 @@ def test_a_doubt_that_a_person_settles_does_not_hide_a_payment(desk: Desk, kind:
     with closing(open_ledger(desk.settings.ledger)) as ledger:
         ledger.resolve(batch, [Decision(3, State.ACCEPTED)], "ann", "the portal shows it")
     with pytest.raises(LedgerBehind, match=r"tells of row 4 of batch .* as answered, the ledger as pending"):
+        desk.submit(path, run=RunRequest(results))
+    assert set(desk.arrived.values()) == {1}
+
+
+def test_a_doubt_that_was_settled_since_is_not_hidden_by_another(desk: Desk) -> None:
+    """The restored ledger has it in doubt still, and as many rows accepted: by then somebody settled another one."""
+    path, results = desk.file("pay.csv", *ROWS[:4]), desk.folder / "pay.results.csv"
+    desk.answer = lambda reference: ACCEPTED if reference == "A-1" else IN_DOUBT
+    batch = str(desk.submit(path, run=RunRequest(results, Limits(rows_max=3))).batch)
+    keep(desk)
+    for row in (3, 2):
+        with closing(open_ledger(desk.settings.ledger)) as ledger:
+            ledger.resolve(batch, [Decision(row, State.ACCEPTED)], "ann", "the portal shows it")
+        if row == 3:
+            desk.submit(path, run=RunRequest(results, Limits(rows_max=1)))
+            assert states_told(results, batch) == {"accepted": 2, "in_doubt": 2}
+            bring_back(desk)
+    with pytest.raises(LedgerBehind, match=r"tells of row 3 of batch .* as answered, the ledger as in doubt"):
         desk.submit(path, run=RunRequest(results))
     assert set(desk.arrived.values()) == {1}
 
