@@ -29,6 +29,8 @@ from batchpay.schemas.columns import (
 from tests.support.row_factory import Row, valid_rows
 
 STAMP = "BPTEST22-"
+_SIZES = {"bill": 16, "payment id": 16, "fingerprint": 16, "payee": 8, "account": 8}
+"""Of digests in bytes: of another size none would be found in the ledgers that are there."""
 CONTROLS = [chr(code) for code in range(1, 0x20)]
 ODD = ['"', "\\", "{", "{} {0}", "}}", '\\"', "a;b", "Ω \u2028", "😀", "\x7f", "</script>", *CONTROLS]
 """PackedTexts that a writer of JSON or of CSV must not stumble over."""
@@ -39,6 +41,7 @@ class KeylessLedger:
     """Gives every text itself: what was digested can be seen."""
 
     def digest(self, purpose: str, texts: Sequence[str | None], size: int) -> list[bytes | None]:
+        assert size == _SIZES[purpose]
         return [None if text is None else text.encode() for text in texts]
 
     def __getattr__(self, name: str) -> Any:
