@@ -132,8 +132,6 @@ def let_through_elsewhere(world: World, a: int, b: int, c: int) -> None:
 
 def put_back_unapproved(world: World, a: int, b: int, c: int) -> None:
     """A row in doubt is put back while its batch, of which nothing waited, is looked up: it needs today's approvals."""
-    if _is_stopped(world):
-        return
     batch = _doubtful(world, a, b)
     if batch is None:
         return
@@ -198,8 +196,6 @@ def old_papers(world: World, a: int, b: int, c: int) -> None:
 
     The row is sent again by a sheet, before or after the backup, and no results tell of it.
     """
-    if _is_stopped(world):
-        return
     batch = _doubtful(world, a, b)
     if batch is None:
         return
@@ -230,8 +226,6 @@ def old_papers(world: World, a: int, b: int, c: int) -> None:
 
 def between_restores(world: World, a: int, b: int, c: int) -> None:
     """A sheet that was written after one restore settles nothing after the next one of the same backup."""
-    if _is_stopped(world):
-        return
     batch = _doubtful(world, a, b)
     if batch is None:
         return
@@ -260,7 +254,9 @@ def _new_file(world: World, a: int, b: int) -> File:
 
 
 def _doubtful(world: World, a: int, b: int) -> Batch | None:
-    """Submit two payments, of which the second one is not answered; return their batch."""
+    """Submit two payments, of which the second one is not answered; return their batch, or None if nothing is sent."""
+    if _is_stopped(world):
+        return None
     file = _new_file(world, 2 * a, b)
     world.gateway.answers = ["success", "none"]
     send(world, file, [])
