@@ -110,11 +110,11 @@ mutants: $(VENV)/.test  ## 25 small changes per module, each of which some test 
 	@$(BIN)/python -m tests.mutants $(M)
 
 .PHONY: bench
-bench: $(VENV)/.bench  ## all benchmarks against their peers: about 15 minutes
+bench: $(VENV)/.bench  ## all benchmarks against their peers: about 40 minutes
 	@$(BIN)/python -m tests.benchmarks
 
 .PHONY: bench-quick
-bench-quick: $(VENV)/.bench  ## the same on small files: about 3 minutes
+bench-quick: $(VENV)/.bench  ## the same on small files: about 8 minutes
 	@$(BIN)/python -m tests.benchmarks --quick
 
 .PHONY: bench-check

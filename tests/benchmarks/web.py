@@ -95,7 +95,7 @@ def measure_web(results: Results, folder: Path, *, quick: bool) -> None:
         home = Home(folder / "home", gateway.origin, {"BATCHPAY_RATE": _SLOW})
         home.path.mkdir()
         passwords = {name: added(home, name, role) for name, role in _PEOPLE}
-        with serving(home) as (server, url):
+        with serving(home, is_forked=False) as (server, url):
             page = Page(server.pid, url, home.path / "page")
             _measure_page(results, page, passwords, wrong, File(2_000, 0).make(folder))
     _measure_runs(results, folder, few, 1 if quick else 3)
@@ -195,7 +195,7 @@ def _measure_runs(results: Results, folder: Path, file: Path, times: int) -> Non
             home = Home(folder / f"page-{turn}", gateway.origin, {"BATCHPAY_RATE": _FAST})
             home.path.mkdir()
             passwords = {name: added(home, name, role) for name, role in _PEOPLE}
-            with serving(home) as (server, url):
+            with serving(home, is_forked=False) as (server, url):
                 page = Page(server.pid, url, home.path / "page")
                 maria, daniel = (Browser(url, name, passwords[name]) for name in ("maria", "daniel"))
                 sent = maria.upload_in_pieces(file)

@@ -114,10 +114,19 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def serving(home: Home) -> Iterator[tuple[Process, str]]:
-    """Run the page on a free port; yields its process and address, and kills it at the end."""
+def serving(home: Home, *, is_forked: bool = True) -> Iterator[tuple[Process | subprocess.Popen[str], str]]:
+    """Run the page on a free port; yields its process and address, and kills it at the end.
+
+    One that is forked has the memory of the loaded process: what the page takes is measured without.
+    """
     arguments = ("web", "--listen", "127.0.0.1:0", "--home", str(home.path / _FOLDER))
-    with home.start(*arguments, stdout=subprocess.PIPE) as server:
+    with (
+        home.start(*arguments, stdout=subprocess.PIPE)
+        if is_forked
+        else subprocess.Popen(
+            home.command(*arguments), env=home.environment, cwd=home.path, stdout=subprocess.PIPE, text=True
+        )
+    ) as server:
         try:
             assert server.stdout is not None
             yield server, server.stdout.readline().rsplit(" ", 1)[1].strip()
