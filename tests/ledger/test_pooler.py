@@ -28,7 +28,10 @@ pytestmark = pytest.mark.ledgers("postgres")
 
 @pytest.fixture
 def pooled(ledger_factory: LedgerFactory, request: pytest.FixtureRequest) -> Iterator[PostgresFactory]:
-    """A ledger whose address is a pooler's, which has two connections to the server for all."""
+    """A ledger whose address is a pooler's, which has four connections to the server for all.
+
+    With two, two runs at once wait for each other on a busy machine, until their connections are given up.
+    """
     program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
         pytest.skip("no pgbouncer: install it")
@@ -42,7 +45,7 @@ def pooled(ledger_factory: LedgerFactory, request: pytest.FixtureRequest) -> Ite
         (folder / "ini").write_text(
             f"[databases]\n* = host={server.host} port={server.port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
             f"listen_port = {port}\nauth_type = trust\nauth_file = {folder}/users\npool_mode = transaction\n"
-            f"default_pool_size = 2\nunix_socket_dir =\n{getattr(request, 'param', '')}\n"
+            f"default_pool_size = 4\nunix_socket_dir =\n{getattr(request, 'param', '')}\n"
         )
         folder.chmod(0o755)
         url = server.url(ledger_factory.database).replace(f":{server.port}/", f":{port}/")
@@ -67,7 +70,7 @@ def _wait_for(url: str) -> None:
     raise AssertionError("pgbouncer did not start")
 
 
-def test_two_runs_at_once_share_two_sessions(pooled: PostgresFactory) -> None:
+def test_two_runs_at_once_share_four_sessions(pooled: PostgresFactory) -> None:
     """Each transaction goes wherever there is room; what a session would have to remember is nowhere needed."""
     ledger = pooled.open()
     names = [register(ledger, columns(ledger, range(1, 60), salt=salt), content=salt.encode()) for salt in ("a", "b")]
