@@ -206,15 +206,8 @@ def old_papers(world: World, a: int, b: int, c: int) -> None:
     _by_sheet(world, batch, number)
     if not b % 2:
         back_up(world, a, b, c)
-    world.gateway.answers = ["success" if c % 2 else "none"]
-    world.run("resume", batch.name, "--json", rows=list(batch.rows), known=batch)
-    if world.backup is None or len(world.gateway.arrivals) == world.backup.arrivals:
-        return
-    _take_results_away(world)
-    put_back(world, world.backup)
-    accept(world, a, b, c)
     row = batch.row(number)
-    if row is None or batch.states.get(number) != "in_doubt":
+    if not _sent_and_restored(world, batch, a, b, c) or row is None or batch.states.get(number) != "in_doubt":
         return
     arrival = next(one for one in world.gateway.arrivals if one.payment == number)
     kind = "an earlier attempt's"
@@ -234,17 +227,22 @@ def between_restores(world: World, a: int, b: int, c: int) -> None:
     for _ in range(2):
         _fill_sheet(world, batch)
         _by_sheet(world, batch, number)
-        world.gateway.answers = ["success" if c % 2 else "none"]
-        world.run("resume", batch.name, "--json", rows=list(batch.rows), known=batch)
-        if world.backup is None or len(world.gateway.arrivals) == world.backup.arrivals:
-            return
-        _take_results_away(world)
-        put_back(world, world.backup)
-        accept(world, a, b, c)
-        if batch.states.get(number) != "in_doubt":
+        if not _sent_and_restored(world, batch, a, b, c) or batch.states.get(number) != "in_doubt":
             return
     if _by_sheet(world, batch, number):
         raise Violation(f"E{number} is settled by a sheet from before the second restore of one backup")
+
+
+def _sent_and_restored(world: World, batch: Batch, a: int, b: int, c: int) -> bool:
+    """Send what waits, and restore the ledger without the results; return whether anything had been sent."""
+    world.gateway.answers = ["success" if c % 2 else "none"]
+    world.run("resume", batch.name, "--json", rows=list(batch.rows), known=batch)
+    if world.backup is None or len(world.gateway.arrivals) == world.backup.arrivals:
+        return False
+    _take_results_away(world)
+    put_back(world, world.backup)
+    accept(world, a, b, c)
+    return True
 
 
 def _new_file(world: World, a: int, b: int) -> File:
