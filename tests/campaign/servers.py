@@ -380,7 +380,7 @@ SABOTAGES: tuple[tuple[str, tuple[str, str, str], str], ...] = (
     ),
     (
         "holds the database against the witness only when it is opened",
-        ("ledger/postgres/opening.py", "    store.require_whole = lambda", "    store.follow = lambda"),
+        ("ledger/postgres/opening.py", "    store.begun = lambda", "    store.follow = lambda"),
         f"{_FAILOVER}::test_files_that_were_put_back_under_a_command_send_nothing_if_its_machine_knows",
     ),
     (

@@ -463,7 +463,7 @@ DEFECTS = (
         (
             (
                 "ledger/postgres/opening.py",
-                "                store.require_whole = lambda: failover.require_whole(store, joins=True)\n",
+                "                store.begun = lambda: failover.begin_whole(store)\n",
                 "",
             ),
         ),
@@ -475,7 +475,7 @@ DEFECTS = (
         (
             (
                 "ledger/postgres/opening.py",
-                "                store.require_whole = lambda: failover.require_whole(store, joins=True)\n",
+                "                store.begun = lambda: failover.begin_whole(store)\n",
                 "",
             ),
             (

@@ -20,7 +20,7 @@ from batchpay.ledger.decisions import LEDGER_ACCEPTED, require_named
 from batchpay.ledger.moving import ARRIVED
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import LedgerUnreachable
-from batchpay.ledger.postgres.store import Connection, Store
+from batchpay.ledger.postgres.store import Connection, Store, Transaction
 from batchpay.ledger.records import MACHINE_ACCEPTED, WITNESS_ACCEPTED
 from batchpay.ledger.witness import WitnessRecord
 
@@ -101,17 +101,35 @@ def problem(store: Store, connection: Connection, record: WitnessRecord | None) 
     )
 
 
+def begin_whole(store: Store) -> Transaction:
+    """Begin a transaction in which it is seen that nothing is lost; raises LedgerNotUsable.
+
+    It looks itself: if it asked another connection meanwhile, two of them might each have the one that the other waits
+    for, behind a pooler with few.
+    """
+    transaction = Transaction(store)
+    record = _witnessed(store)
+    found, is_listed, epoch = _look(store, transaction.connection, record, joins=True)
+    if found is None and is_listed:
+        store.epoch = epoch
+        return transaction
+    transaction.connection.execute(sql.ROLLBACK)
+    require_whole(store, joins=True)
+    transaction = Transaction(store)
+    found = problem(store, transaction.connection, store.witness.read())
+    if found is not None:
+        raise found
+    return transaction
+
+
 def require_whole(store: Store, *, joins: bool) -> None:
     """Tell the other machines what this one knows, then raise LedgerNotUsable unless nothing is lost.
 
     `joins` is set by a caller that is about to write: from then on the others wait for this machine.
     """
-    store.witness.close()  # another command may have replaced it since this one opened it
-    record = store.witness.read()
+    record = _witnessed(store)
     with store.reading() as connection:
-        found = problem(store, connection, record)
-        epoch = _standing(connection)[1]
-        is_listed = record is not None and record.epoch == epoch and (not joins or store.host in _machines(connection))
+        found, is_listed, epoch = _look(store, connection, record, joins=joins)
     knows = record is not None and record.ledger_id == store.ledger_id and not is_copy(store, record)
     if record is not None and knows and (found is not None or not is_listed):
         _tell(store, record)
@@ -120,6 +138,21 @@ def require_whole(store: Store, *, joins: bool) -> None:
     if found is not None:
         raise found
     store.epoch = epoch
+
+
+def _witnessed(store: Store) -> WitnessRecord | None:
+    store.witness.close()  # another command may have replaced it since this one opened it
+    return store.witness.read()
+
+
+def _look(
+    store: Store, connection: Connection, record: WitnessRecord | None, *, joins: bool
+) -> tuple[LedgerNotUsable | None, bool, int]:
+    """Return why nothing can be sent, whether the others know of this machine, and the ledger's epoch."""
+    found = problem(store, connection, record)
+    epoch = _standing(connection)[1]
+    is_listed = record is not None and record.epoch == epoch and (not joins or store.host in _machines(connection))
+    return found, is_listed, epoch
 
 
 def follow(store: Store) -> None:

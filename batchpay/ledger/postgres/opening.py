@@ -268,7 +268,7 @@ def _open(
         else:
             if checks_witness:
                 _look_before_writing(store)
-                store.require_whole = lambda: failover.require_whole(store, joins=True)
+                store.begun = lambda: failover.begin_whole(store)
             if checks_clock:
                 refuse_clock_behind(opened_after_s)
     except BaseException:

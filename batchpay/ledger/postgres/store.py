@@ -138,9 +138,10 @@ class Store:
         self.where: str | None = None
         """The server and timeline found first; no connection is made to another before `follow` allows it."""
         self.follow: Callable[[], None] | None = None
-        self.require_whole: Callable[[], None] | None = None
-        """Raises LedgerNotUsable if the database was restored since it was opened: what is written then would be the
-        witness's next records, and after two of them nothing would tell anymore. None where a person accepts that."""
+        self.begun: Callable[[], Transaction] = lambda: Transaction(self)
+        """Begins a transaction. An opened ledger has one that raises LedgerNotUsable if the database was restored
+        since: what is written then would be the witness's next records, and after two of them nothing would tell
+        anymore. It stays as it is where a person accepts that."""
         self._read_only = read_only
         self._process = os.getpid()
         self._turn = threading.Lock()
@@ -207,10 +208,7 @@ class Store:
         self._take_turn()
         try:
             with translated(self.place):
-                transaction = Transaction(self)
-                if self.require_whole is not None:
-                    self.require_whole()
-                return transaction
+                return self.begun()
         except BaseException:
             self.writer.close()  # which ends the transaction, if it was begun
             self._turn.release()
