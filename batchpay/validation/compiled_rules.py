@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from operator import or_
+from typing import NamedTuple
 
 import pandera.polars as pa
 import polars as pl
@@ -354,33 +355,45 @@ def row_violation(facts: RuleFacts, flag: pl.Series, message: pl.Series | None =
 # Texts for people
 
 
+class Texts(NamedTuple):
+    """Texts of some rows: even in a file where every row is bad, few rows break each rule."""
+
+    places: pl.Series
+    """Positions of the rows in the findings."""
+    texts: pl.Series
+
+
 def messages(findings: Findings, *, errors: bool) -> pl.Series:
     """`column: code: message; column: code: message` for each row of the findings, null where nothing is wrong."""
-    violations = [violation for violation in findings.violations if violation.is_error is errors]
-    texts = [
-        pl.concat_str(pl.lit(f"{violation.column}: {violation.code}: "), pl.lit(violation.message))
-        for violation in violations
-    ]
-    return joined(findings, [where(violation, text) for violation, text in zip(violations, texts, strict=True)], "; ")
+    texts = []
+    for violation in findings.violations:
+        if violation.is_error is errors:
+            places, begin = violation.flag.arg_true(), f"{violation.column}: {violation.code}: "
+            if isinstance(violation.message, str):
+                texts.append(_same_text(begin + violation.message, places))
+            else:
+                texts.append(Texts(places, begin + violation.message.gather(places)))
+    return joined(findings, texts, "; ")
 
 
 def reasons(findings: Findings) -> pl.Series:
     """`column.code column.code` of the errors of each row of the findings."""
-    return joined(
-        findings,
-        [where(violation, pl.lit(violation.name)) for violation in findings.violations if violation.is_error],
-        " ",
+    broken = [violation for violation in findings.violations if violation.is_error]
+    return joined(findings, [_same_text(violation.name, violation.flag.arg_true()) for violation in broken], " ")
+
+
+def _same_text(text: str, places: pl.Series) -> Texts:
+    return Texts(places, pl.Series([text]).new_from_index(0, len(places)))
+
+
+def joined(findings: Findings, several: Sequence[Texts], separator: str) -> pl.Series:
+    """Join the texts of each row in the order given, null where it has none."""
+    text = pl.Series([None], dtype=pl.String).new_from_index(0, findings.rows.height)
+    if not several:
+        return text
+    every = pl.DataFrame(
+        {"at": pl.concat([one.places for one in several]), "text": pl.concat([one.texts for one in several])}
     )
-
-
-def where(violation: Violation, text: pl.Expr) -> pl.Expr:
-    """Return a text for each row that breaks the rule, null for the others."""
-    return pl.when(pl.lit(violation.flag)).then(text)
-
-
-def joined(findings: Findings, texts: Sequence[pl.Expr], separator: str) -> pl.Series:
-    """Join the texts of each row, null where it has none: in one pass over the rows."""
-    if not texts:
-        return pl.Series([None], dtype=pl.String).new_from_index(0, findings.rows.height)
-    text = findings.rows.select(pl.concat_str(texts, separator=separator, ignore_nulls=True)).to_series()
-    return text.set(text == "", None)
+    if every["at"].n_unique() < every.height:
+        every = every.group_by("at", maintain_order=True).agg(pl.col("text").str.join(separator))
+    return text.scatter(every["at"], every["text"])

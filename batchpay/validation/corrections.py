@@ -27,14 +27,13 @@ def correct(
         findings = book.judge(frame.filter(unproven))
         places, changed = unproven.arg_true(), dict[str, pl.Series]()
         for violation in findings.violations:
-            values = suggested(findings, violation) if violation.is_error and violation.name in accepted else None
-            if values is None or violation.column in changed:
+            if not (violation.is_error and violation.name in accepted) or violation.column in changed:
                 continue
-            certain = values.is_not_null()
-            if certain.any():
-                where = places.filter(certain)
+            among, values = suggested(findings, violation)
+            if len(among):
+                where = places.gather(among)
                 counts[violation.name] = counts.get(violation.name, 0) + len(where)
-                changed[violation.column] = frame[violation.column].scatter(where, values.filter(certain))
+                changed[violation.column] = frame[violation.column].scatter(where, values)
                 marks = [
                     name for name in (FAULT + violation.column, SUGGEST + violation.column) if name in frame.columns
                 ]

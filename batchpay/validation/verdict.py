@@ -173,7 +173,7 @@ def _lost_zeros(result: ChunkResult) -> int:
         if violation.name in _LOST_ZERO
     ]
     corrected = sum(result.accepted.get(name, 0) for name in _LOST_ZERO)
-    return corrected + sum(len(values) - values.null_count() for values in right if values is not None)
+    return corrected + sum(len(one.places) for one in right)
 
 
 def _add(counts: dict[str, int], more: Mapping[str, int]) -> None:
@@ -190,10 +190,10 @@ def _failures(findings: Findings, violations: Sequence[Violation], most: int) ->
         found += [(position, violation) for position in violation.flag.arg_true().to_list()]
     found = sorted(found, key=lambda pair: (pair[0], pair[1].order))[:most]
     rows, lines = findings.rows["_row"], findings.rows["_line"]
-    right = {violation: offered(findings, violation) for violation in {violation for _, violation in found}}
+    broken = {violation for _, violation in found}
+    right = {violation: dict(zip(*offered(findings, violation), strict=True)) for violation in broken}
     failures = []
     for position, violation in found:
-        values = right[violation]
         failures.append(
             Failure(
                 row=rows[position],
@@ -202,7 +202,7 @@ def _failures(findings: Findings, violations: Sequence[Violation], most: int) ->
                 code=violation.code,
                 severity="error" if violation.is_error else "warning",
                 message=violation.message if isinstance(violation.message, str) else violation.message[position],
-                suggestion=values[position] if values is not None else None,
+                suggestion=right[violation].get(position),
             )
         )
     return failures
