@@ -34,6 +34,8 @@ CATCH_UP_S = 0.02
 """At most this much lost time is made up."""
 SPREAD = 1.0065
 """Slots are farther apart than the rate requires, by this factor, since a network bunches what leaves evenly."""
+_DRIFT = 0.0005
+"""Two clocks drift apart by no more than this share of the time: as much as one is adjusted while it runs."""
 _ANSWER_S = 5.0
 _GIVEN_UP_S = 20.0
 
@@ -50,6 +52,7 @@ class SharedPace:
         }  # fmt: skip
         self._connection: Connection | None = None
         self._deadline = Deadline(_ANSWER_S)
+        self._server_clock = _ServerClock()
         self._lost_at: float | None = None
 
     def found(self) -> Finding | None:
@@ -74,7 +77,7 @@ class SharedPace:
             with self._deadline.of(self._connection):
                 asked = {**self._asked, "rate": rate, "paused_s": paused_s}
                 found = self._connection.execute(sql.LEASE_PACE, asked, binary=True).fetchone()
-            took_s = self._clock() - asked_at
+            answered_at = self._clock()
         except LedgerUnreachable as error:
             self._ask_again(error)
             return None
@@ -87,10 +90,11 @@ class SharedPace:
             return None
         assert found is not None
         self._lost_at = None
-        first_s, every_s, slots, sharers = found[0]
+        (first_s, every_s, slots, sharers), server_s = found
+        given_at = self._server_clock.own_time(server_s, asked_at, answered_at)
         if not slots:  # true as of when it was asked, so it holds no longer than counted from then
-            return Lease(0.0, max(0.0, every_s - took_s), 0, 1)
-        return Lease(first_s - took_s / 2, every_s, int(slots), int(sharers))
+            return Lease(0.0, max(0.0, every_s - (answered_at - asked_at)), 0, 1)
+        return Lease(first_s - (answered_at - given_at), every_s, int(slots), int(sharers))
 
     def _ask_again(self, error: Exception) -> None:
         now = self._clock()
@@ -107,3 +111,27 @@ class SharedPace:
                 connection.execute(sql.LEAVE_PACE, (self._asked["gateway"], self._asked["name"]))
             self._store.done_reading(connection)
         self._deadline.close()
+
+
+class _ServerClock:
+    """What the server's clock shows, by this process's own: as exactly as the quickest of its answers tell.
+
+    An answer that took a tenth of a second tells no better than that when its slots were given, and at 200 a second
+    twenty payments of others may leave in this time.
+    """
+
+    def __init__(self) -> None:
+        self._ahead_s: tuple[float, float] | None = None
+        """The least and the most by which the server's clock can be ahead."""
+        self._heard_at = 0.0
+
+    def own_time(self, server_s: float, asked_at: float, answered_at: float) -> float:
+        """Return when the server's clock showed this, which was between the two moments, by our clock."""
+        least, most = server_s - answered_at, server_s - asked_at
+        if self._ahead_s is not None:
+            may_drift_s = _DRIFT * (answered_at - self._heard_at)
+            known_least, known_most = self._ahead_s[0] - may_drift_s, self._ahead_s[1] + may_drift_s
+            if known_least <= most and least <= known_most:  # else it was set, or is another server's
+                least, most = max(least, known_least), min(most, known_most)
+        self._ahead_s, self._heard_at = (least, most), answered_at
+        return server_s - (least + most) / 2

@@ -195,7 +195,7 @@ COMMIT_GROUP_HERE = f"SELECT CASE WHEN {_WHERE} = %s THEN {COMMIT_GROUP.removepr
 LEASE_PACE = (
     "SELECT batchpay.lease_pace(%(gateway)s::text, %(name)s::bytea, %(rate)s::float8, %(paused_s)s::float8,"
     " %(look_s)s::float8, %(joining_s)s::float8, %(heard_s)s::float8, %(leased_s)s::float8, %(catch_up_s)s::float8,"
-    " %(spread)s::float8)"
+    " %(spread)s::float8), extract(epoch FROM clock_timestamp())::float8"
 )
 KNOWN_LIMIT = "SELECT rate, window_s FROM batchpay.known_limit WHERE gateway = %s"
 REMEMBER_LIMIT = (
