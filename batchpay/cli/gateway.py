@@ -207,10 +207,9 @@ def default(context: Context, number: str, yes: bool) -> int:
 @contextmanager
 def _client(context: Context) -> Iterator[AccountsClient]:
     from batchpay.gateway.accounts import AccountsClient
-    from batchpay.gateway.credentials import load_credentials
+    from batchpay.workflows.connection import credentials_of
 
-    settings = context.settings.gateway
-    client = AccountsClient(settings, load_credentials(settings))
+    client = AccountsClient(context.settings.gateway, credentials_of(context.settings))
     try:
         yield client
     finally:

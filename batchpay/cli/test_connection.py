@@ -19,7 +19,7 @@ def test_connection(context: Context) -> int:
     """
     from batchpay.workflows.connection import test_gateway
 
-    report = test_gateway(context.settings.gateway)
+    report = test_gateway(context.settings)
     if context.json:
         output.print_json(
             context,

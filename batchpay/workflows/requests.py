@@ -154,11 +154,11 @@ def preflight_of(settings: Settings) -> Preflight:
 
 def _credentials(settings: Settings) -> Credentials:
     """Load the key for an origin that money may be sent to, and for no other."""
-    from batchpay.gateway.credentials import load_credentials
     from batchpay.gateway.origin import check_origin
+    from batchpay.workflows.connection import credentials_of
 
     check_origin(settings.gateway.base_url)
-    return load_credentials(settings.gateway)
+    return credentials_of(settings)
 
 
 def targets(settings: Settings) -> list[str]:

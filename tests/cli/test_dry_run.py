@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from batchpay.errors import CredentialsNotUsable
 from batchpay.payment import State
 from tests.support.command import small_file
 from tests.support.in_process import Caller
@@ -49,6 +50,17 @@ def test_credentials_that_the_payments_refuse_are_told_by_the_dry_run(call: Call
     call.settings(BATCHPAY_SERVICE_HEADER="OTHER")
     assert call("submit", "a.csv", "--dry-run", "--preflight")["exit_code"] == 6
     assert call("submit", "a.csv", "--dry-run")["exit_code"] == 0
+
+
+def test_the_ledgers_key_is_never_sent_as_the_gateways(call: Caller, tmp_path: Path) -> None:
+    """A line copied from BATCHPAY_LEDGER_KEY_FILE: the gateway was sent what decrypts the ledger, and refused it."""
+    call("ledger", "init")
+    small_file(tmp_path / "a.csv", 2)
+    (key,) = tmp_path.rglob("ledger.key")
+    call.settings(BATCHPAY_API_KEY_FILE=str(key))
+    for command in (("submit", "a.csv", "--yes"), ("test-connection",), ("gateway", "list")):
+        assert call.fails(*command) == CredentialsNotUsable.exit_code
+    assert call("status")["batches"] == []
 
 
 def test_a_known_file_has_the_states_of_the_ledger(call: Caller, tmp_path: Path) -> None:
