@@ -9,7 +9,7 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Context
-from batchpay.cli.options import check_options, decisions_of
+from batchpay.cli.options import ROWS_MOST, check_options, decisions_of
 from batchpay.cli.paths import Outputs, beside
 from batchpay.cli.process import actor
 from batchpay.cli.validate import note_if_apart, print_known, print_preview
@@ -49,7 +49,7 @@ def dry_run_one(
     rejects = outputs.claim(options["rejects"], "rejects") if options["rejects"] else None
     plan = str(outputs.claim(options["plan"], PLAN)) if options["plan"] else None
     request = file_request(path, rejects, check_options(options), settings)
-    decisions, most = decisions_of(options), options["show_requests"]
+    decisions, most = decisions_of(options), min(options["show_requests"], ROWS_MOST)
     results = Path(options["results"] or beside(path, "results", options["out"]))
     preview = flow.dry_run(
         request,

@@ -14,6 +14,8 @@ from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.requests import CheckOptions
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+ROWS_MOST = 2**32 - 1
+"""The number of a row has 32 bits; whoever asks for more rows gets all of them."""
 _YEARS = (1970, 2100)
 """Bank holidays are known up to the last one."""
 
@@ -95,7 +97,7 @@ def check_options(options: dict[str, Any]) -> CheckOptions:
         map_file=options["map_"],
         expect_rows=options["expect_rows"],
         expect_cents=options["expect_total"],
-        max_errors=options["max_errors"],
+        max_errors=min(options["max_errors"], ROWS_MOST),
     )
 
 

@@ -117,6 +117,15 @@ def test_no_errors_asked_for(call: Caller, tmp_path: Path) -> None:
     assert (told["errors"], told["counts"]) == ([], {"transactionType.choice": 3})
 
 
+def test_more_than_any_file_has_is_all_of_it(call: Caller, tmp_path: Path) -> None:
+    """Twenty nines, where a person means all of them, were an internal error."""
+    small_file(tmp_path / "a.csv", 3)
+    text = (tmp_path / "a.csv").read_text()
+    (tmp_path / "b.csv").write_text(text.replace("CREDIT", "credit").replace("DEBIT", "debit"))
+    assert len(call("validate", "b.csv", "--max-errors", "9" * 20)["errors"]) == 3
+    assert len(call("submit", "a.csv", "--dry-run", "--show-requests", "9" * 20)["requests"]) == 3
+
+
 def test_a_schema_notices_what_is_not_said(call: Caller, tmp_path: Path) -> None:
     """A key more, a key less and a number for an amount are noticed: the schemas do not let everything through."""
     small_file(tmp_path / "a.csv", 1)
