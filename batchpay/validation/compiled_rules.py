@@ -387,13 +387,26 @@ def _same_text(text: str, places: pl.Series) -> Texts:
 
 
 def joined(findings: Findings, several: Sequence[Texts], separator: str) -> pl.Series:
-    """Join the texts of each row in the order given, null where it has none."""
-    text = pl.Series([None], dtype=pl.String).new_from_index(0, findings.rows.height)
+    """Join the texts of each row in the order given, null where it has none.
+
+    Texts of different rows share a column: most rows break one rule, and so there is one column for all rules.
+    """
+    blank = pl.Series([None], dtype=pl.String).new_from_index(0, findings.rows.height)
     if not several:
-        return text
-    every = pl.DataFrame(
-        {"at": pl.concat([one.places for one in several]), "text": pl.concat([one.texts for one in several])}
-    )
-    if every["at"].n_unique() < every.height:
-        every = every.group_by("at", maintain_order=True).agg(pl.col("text").str.join(separator))
-    return text.scatter(every["at"], every["text"])
+        return blank
+    columns: list[tuple[pl.Series, list[Texts]]] = []
+    for one in several:
+        flags = constant_mask(findings.rows.height, value=False).scatter(one.places, values=True)
+        if columns and not (columns[-1][0] & flags).any():
+            taken, texts = columns[-1]
+            columns[-1] = (taken | flags, [*texts, one])
+        else:
+            columns.append((flags, [one]))
+    cells = [
+        blank.clone().scatter(pl.concat([one.places for one in texts]), pl.concat([one.texts for one in texts]))
+        for _, texts in columns
+    ]
+    if len(cells) == 1:
+        return cells[0]
+    text = pl.select(pl.concat_str(map(pl.lit, cells), separator=separator, ignore_nulls=True)).to_series()
+    return text.set(text == "", None)
