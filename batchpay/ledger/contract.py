@@ -198,13 +198,14 @@ class Ledger(Protocol):
         days: int,
         now: datetime,
         exclude_digest: bytes | None = None,
+        within: str = "",
     ) -> list[Earlier]:
         """Find rows that an earlier batch of the environment has as sent, pending or in doubt.
 
         The same paymentId at any age; the same bill at any age if it has an invoice number and either row has no
         paymentId, else within `days` (0: never), and if both have one also later (SamePayment.ANOTHER_ID). One for each
         row, the latest of the highest SamePayment. Rejected and declined rows don't count, nor do batches with
-        `exclude_digest`.
+        `exclude_digest`. With `within`, a batch's name, that batch alone counts.
         """
 
     def register(self, batch: NewBatch, who: str) -> AbstractContextManager[Registering]:

@@ -6,7 +6,7 @@ Earlier payments are those of the same environment; `--allow-duplicates` lets a 
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from batchpay.ledger.columns import Earlier
     from batchpay.ledger.records import BatchSummary
     from batchpay.workflows.held_back import HeldBack
+    from batchpay.workflows.rejected_earlier import RejectedEarlier
 
 LISTED_MAX = 1000
 """This many of the duplicates that were let through are listed; all are counted."""
@@ -99,15 +100,46 @@ class EarlierPayments:
             there = self._unfinished[one.earlier_batch]
             there.only_there[one.earlier_row] = there.only_in_doubt[one.earlier_row] = False
 
+    def compare_with_own(
+        self, rejected: RejectedEarlier, frame: pl.DataFrame, rules: RuleOptions, environment: Environment
+    ) -> None:
+        """Compare those rows that an earlier call rejected with the payments of their batch, as rows of one file.
+
+        In a call with other options, such as --normalize, the file may not have had the bill twice.
+        """
+        from batchpay.registration.digests import lookup_columns
+
+        # In one file a bill is the same without an invoice number as well, and at any age.
+        rows = with_cents(rejected.among(frame))
+        lookup = replace(lookup_columns(rejected.ledger, rows), with_invoice=[True] * rows.height)
+        found = rejected.ledger.earlier(lookup, environment, days=0, now=datetime.now(UTC), within=rejected.batch)
+        places = {row: (line, cents) for row, line, cents in rows.select("_row", "_line", "_cents").iter_rows()}
+        for one in found:
+            line, cents = places[one.row]
+            place = f"{one.earlier_place} of this file"
+            if one.same is SamePayment.PAYMENT_ID:
+                message = f"was used before in {place}, {_DUE} a paymentId and an invoice number of its own"
+                self.late_failures[one.row] = "paymentId", "duplicate", message
+            elif one.same is SamePayment.BILL and not rules.allows_repeated_bills:
+                message = f"is the same bill as {place} (account, direction, amount, invoice number), which is a "
+                message += "payment already: if both are due, submit it with --allow-duplicates --reason TEXT"
+                self.late_failures[one.row] = "row", "duplicate", message
+            elif one.same is SamePayment.BILL and self._allow(one.row, None, one.earlier_row, cents):
+                self._name_allowed(one.row, line, place)
+
     def allow_in_file(self, rows: pl.DataFrame) -> None:
         """Record bills that pass though the file has them twice: `_row`, `_first`, its `_place`, `_line`, `_cents`."""
         for row, first, place, line, cents in rows.iter_rows():
             if self._allow(row, None, first, cents):
                 self._name_allowed(row, line, f"{place} of this file")
 
-    def take_back(self, kept_back: Container[int]) -> None:
-        """Count as let through only what is: no row that is kept back for another reason, whatever the options let."""
-        for row in [row for row in self._allowed_cents if row in kept_back]:
+    def take_back(self, kept_back: Container[int], released: Container[int] | None = None) -> None:
+        """Count as let through only what is: no row that is kept back for another reason, whatever the options let.
+
+        With `released`, what a release can send, no payment of the batch either: this call does not send it.
+        """
+        is_sent = released or self._allowed_cents
+        for row in [row for row in self._allowed_cents if row in kept_back or row not in is_sent]:
             self.allowed -= Totals(1, self._allowed_cents.pop(row))
             self._allowed_places.pop(row, None)
         self.allowed_rows = [one for one in self.allowed_rows if one["row"] in self._allowed_cents]

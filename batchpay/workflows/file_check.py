@@ -42,7 +42,7 @@ from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.gateway_accounts import AccountsAnswer, ask_gateway
 from batchpay.workflows.own_rejects import OwnRejects, is_of_no_submission, without_payments
 from batchpay.workflows.payee_check import PayeeCheck, payee_check, with_names
-from batchpay.workflows.rejected_earlier import RejectedEarlier, how_to_release
+from batchpay.workflows.rejected_earlier import RejectedEarlier, days_back, how_to_release
 from batchpay.writing.identity import FileIdentity, ReadFiles
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
@@ -348,7 +348,8 @@ class _Reading:
         checked.anomalies.compared = payees is not None
         if others or payees is not None or self._rejected_earlier is not None:
             self._compare_with_ledger(ledger if others else None, payees, verdict)
-        checked.earlier.take_back(checked.late_failures)
+        rejected = self._rejected_earlier if checked.released else None
+        checked.earlier.take_back(checked.late_failures, set(rejected.rows) if rejected is not None else None)
         return checked.late_failures
 
     def _allow_in_file(self, allowed: pl.DataFrame) -> None:
@@ -363,12 +364,14 @@ class _Reading:
         checked, context, rules = self.checked, self._context, self._request.rules
         found = checked.earlier
         for frame in valid_rows(checked.source, rules, verdict):
+            if (rejected := self._rejected_earlier) is not None:
+                found.compare_with_own(rejected, frame, rules, context.environment)
             if payments is not None:
-                for rows, days in self._days_back(frame):
+                for rows, days in days_back(frame, context.settings.policy.duplicate_days, rejected):
                     found.compare(payments, rows, rules, context.environment, days=days, exclude_digest=checked.digest)
-                checked.late_failures |= found.late_failures
-            if self._rejected_earlier is not None:
-                self._hold_rejected(self._rejected_earlier, frame)
+            checked.late_failures |= found.late_failures
+            if rejected is not None:
+                self._hold_rejected(rejected, frame)
             if payees is not None and self._warns:
                 unusual = payees.unusual(frame, checked.late_failures)
                 self._note_variances(with_names(checked.anomalies, unusual, frame), verdict)
@@ -381,15 +384,6 @@ class _Reading:
     def _warns(self) -> bool:
         """Return whether anyone needs warnings: not if all was sent, unless a warning would be an error."""
         return self._request.rules.warnings_as_errors or not self.checked.nothing_to_send
-
-    def _days_back(self, frame: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, int]]:
-        """Yield rows and how far back they are compared: those rejected earlier, to before their registration."""
-        days, rejected = self._context.settings.policy.duplicate_days, self._rejected_earlier
-        if rejected is None:
-            yield frame, days
-            return
-        yield frame.filter(~pl.col("_row").is_in(rejected.rows.implode())), days
-        yield rejected.among(frame), rejected.days_until(datetime.now(UTC), days)
 
     def _hold_rejected(self, rejected: RejectedEarlier, frame: pl.DataFrame) -> None:
         """Keep rows that an earlier call rejected as they are, unless a person has released them."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -40,6 +41,7 @@ class RejectedEarlier:
     """The rejected rows of a batch, as in the ledger."""
 
     def __init__(self, ledger: Ledger, batch: BatchSummary) -> None:
+        self.ledger, self.batch = ledger, batch.batch
         self.since = batch.registered_at
         self._was_purged = batch.purged_at is not None
         found = [(row.row, row.amount_cents, ", ".join(row.reasons)) for row in ledger.rejected(batch.batch)]
@@ -76,3 +78,12 @@ class RejectedEarlier:
             row: (*REJECTED_BEFORE, f"an earlier submission rejected this row ({why}), and nobody has released it")
             for row, why in reasons.select("_row", "_reasons").iter_rows()
         }
+
+
+def days_back(frame: pl.DataFrame, days: int, rejected: RejectedEarlier | None) -> Iterator[tuple[pl.DataFrame, int]]:
+    """Yield rows and how far back they are compared: those rejected earlier, to before their registration."""
+    if rejected is None:
+        yield frame, days
+        return
+    yield frame.filter(~pl.col("_row").is_in(rejected.rows.implode())), days
+    yield rejected.among(frame), rejected.days_until(datetime.now(UTC), days)

@@ -604,6 +604,17 @@ def test_rejected_and_declined_rows_and_the_same_content_do_not_count_as_earlier
     assert ledger.earlier(lookup, Environment.TEST, days=5, now=datetime.now(UTC), exclude_digest=digest) == []
 
 
+def test_a_batch_alone_can_be_looked_at(ledger: Ledger) -> None:
+    """Rows that are to be released are compared with their own batch: not with one that pays its content again."""
+    first = register(ledger, columns(ledger, [1, 2], named=[2]))
+    again = register(ledger, columns(ledger, [2, 3], named=[2]), again="once more")
+    later = columns(ledger, [1, 2, 3], named=[2])
+    lookup = Lookup(later.rows, later.fingerprints, later.payment_ids, [True] * 3)
+    for batch, rows in ((first, [1, 2]), (again, [2, 3])):
+        found = ledger.earlier(lookup, Environment.TEST, days=0, now=datetime.now(UTC), within=batch)
+        assert [(one.row, one.earlier_batch, one.earlier_row) for one in found] == [(row, batch, row) for row in rows]
+
+
 def test_a_batch_is_held_by_one_run_at_a_time(ledger: Ledger) -> None:
     """A second hold fails at once, on another batch it doesn't; afterwards it is free again."""
     with ledger.lock(b"a" * 32):

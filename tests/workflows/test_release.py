@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from batchpay.errors import WrongUse
-from batchpay.payment import Totals
+from batchpay.payment import State, Totals
+from batchpay.sending.limits import Limits
 from batchpay.settings import PolicySettings
 from batchpay.workflows import submit as submitting
 from batchpay.workflows.file_check import CheckContext, FileCheck, check_file
 from batchpay.workflows.file_request import FileRequest
+from batchpay.workflows.run import RunRequest
 from tests.workflows.desk import Desk
 
 SMALL = {"paymentId": "P-1", "invoiceNumber": "A-1", "amount": "10.00"}
@@ -125,3 +127,67 @@ def test_a_repaired_row_is_released_with_the_amount_that_was_rejected(desk: Desk
     assert desk.submit(path).exit_code == 3
     assert desk.submit(path, normalize=True).exit_code == 3
     assert desk.submit(path, release="repaired", normalize=True).released == Totals(1, 500)
+
+
+AS_READ: dict[str, Any] = {}
+REPAIRED: dict[str, Any] = {"normalize": True}
+SUGGESTED: dict[str, Any] = {"accept_suggestions": ""}
+
+
+@pytest.mark.parametrize("invoice", ["A-3", ""])
+@pytest.mark.parametrize(
+    ("odd", "first", "then"),
+    [
+        ({"amount": "12"}, AS_READ, REPAIRED),
+        ({"amount": "12"}, REPAIRED, AS_READ),
+        ({"transactionType": "credit"}, AS_READ, REPAIRED),
+        ({"achAccountNumber": " 648443924"}, AS_READ, REPAIRED),
+        ({"achRoutingNumber": "21000021"}, AS_READ, SUGGESTED),
+        ({"achRoutingNumber": "21000021"}, SUGGESTED, AS_READ),
+    ],
+)
+def test_a_bill_that_one_of_two_readings_has_twice_is_paid_once(
+    desk: Desk, odd: dict[str, str], first: dict[str, Any], then: dict[str, Any], invoice: str
+) -> None:
+    """One row was paid as read and the other one, repaired, by a release that nobody meant to pay it again."""
+    bill = {"invoiceNumber": invoice, "amount": "12.00", "achRoutingNumber": "021000021"}
+    path = desk.file("may.csv", SMALL, bill | odd, bill)
+    assert desk.submit(path, **first).by_state[State.ACCEPTED].rows == 2
+    preview = desk.dry_run(path, release="the others", **then)
+    assert (preview.releasable, preview.proposal.to_send.total) == (Totals(), Totals())
+    again = desk.submit(path, release="the others", **then)
+    assert (again.released, desk.arrived.total()) == (Totals(), 2)
+    (told,) = [one for one in desk.verdict.failures if one.row in (2, 3) and one.code == "duplicate"]
+    assert told.message.startswith(f"is the same bill as line {6 - told.row} of this file (account, direction")
+    both = desk.submit(path, release="two deliveries", allow_duplicates=True, **then)
+    assert (both.released, desk.arrived.total()) == (Totals(1, 1200), 3)
+    assert [(one["batch"], one["row"] + one["earlier_row"]) for one in both.allowed_duplicates["list"]] == [(None, 5)]
+
+
+def test_a_bill_that_waits_in_its_own_batch_is_not_released_beside_it(desk: Desk) -> None:
+    """The release paid the repaired row, and the next call without --normalize the one that had waited."""
+    bill = {"invoiceNumber": "A-3", "amount": "12.00"}
+    path = desk.file("may.csv", SMALL, bill | {"amount": "12"}, bill)
+    desk.submit(path, run=RunRequest(results=None, limits=Limits(rows_max=1)))
+    assert desk.submit(path, release="repaired", normalize=True).released == Totals()
+    desk.submit(path)
+    assert desk.arrived == {"A-1": 1, "A-3": 1}
+
+
+def test_a_payment_id_that_one_of_two_readings_has_twice_is_used_once(desk: Desk) -> None:
+    """One row was paid while the other one's paymentId ended with a blank; it is not let through either."""
+    path = desk.file("may.csv", {"paymentId": "P", "amount": "1"}, {"paymentId": "P", "amount": "2.00"})
+    path.write_text(path.read_text().replace("P,", "P ,", 1))
+    desk.submit(path)
+    for options in (REPAIRED, REPAIRED | {"allow_duplicates": True}):
+        assert desk.submit(path, release="repaired", **options).released == Totals()
+    assert desk.arrived.total() == 1
+
+
+def test_a_bill_under_a_payment_id_of_its_own_is_released(desk: Desk) -> None:
+    """In one file rents and salaries repeat: that is a warning, and no reason to keep the row back."""
+    bill = {"paymentId": "P-3", "invoiceNumber": "A-3", "amount": "12.00"}
+    path = desk.file("may.csv", SMALL, bill | {"paymentId": "P-4", "amount": "12"}, bill)
+    desk.submit(path)
+    assert desk.submit(path, release="repaired", normalize=True).released == Totals(1, 1200)
+    assert desk.arrived == {"A-1": 1, "A-3": 2}

@@ -47,8 +47,9 @@ class PostgresLedger(StoredLedger[Store]):
         days: int,
         now: datetime,
         exclude_digest: bytes | None = None,
+        within: str = "",
     ) -> list[Earlier]:
-        return lookup.earlier(self.store, lookup_, environment, days, now, exclude_digest)
+        return lookup.earlier(self.store, lookup_, environment, days, now, exclude_digest or b"", within)
 
     def register(self, batch: NewBatch, who: str) -> AbstractContextManager[Registering]:
         return batch_writer.registering(self.store, batch, who)

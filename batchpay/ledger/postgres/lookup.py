@@ -22,17 +22,16 @@ _KEYS_AT_ONCE = 50_000
 
 
 def earlier(
-    store: Store, lookup: Lookup, environment: Environment, days: int, now: datetime, exclude_digest: bytes | None
+    store: Store, lookup: Lookup, environment: Environment, days: int, now: datetime, exclude_digest: bytes, within: str
 ) -> list[Earlier]:
     since = to_ms(now - timedelta(days=days)) if days else _NEVER_MS
-    others = {"digest": exclude_digest or b"", "environment": environment.value, "since": since, "open": days > 0}
+    compared = {"digest": exclude_digest, "within": within, "environment": environment.value}
+    near = {"since": since, "open": days > 0}
     found: dict[int, Earlier] = {}
     with store.reading() as connection:
         names = {
             identity: (name, file)
-            for identity, name, file in connection.execute(
-                sql.OTHER_BATCHES, (others["digest"], others["environment"])
-            ).fetchall()
+            for identity, name, file in connection.execute(sql.COMPARED_BATCHES, compared).fetchall()
         }
         if not names:
             return []
@@ -45,7 +44,7 @@ def earlier(
                 numbers, rows, named, invoiced = map(list, zip(*keys[start : start + _KEYS_AT_ONCE], strict=True))
                 parameters: dict[str, Any] = {"keys": numbers, "rows": rows, "named": named, "invoiced": invoiced}
                 for row, same, batch, earlier_row, line, at in connection.execute(
-                    wanted, others | parameters, binary=True
+                    wanted, compared | near | parameters, binary=True
                 ):
                     if batch not in names:
                         continue

@@ -320,7 +320,8 @@ REMEMBER_PAYEES = (
     f" WHERE batch = %s AND state = {ACCEPTED} GROUP BY payee, account, batch"
     " ON CONFLICT (payee, account, batch) DO UPDATE SET row_count = excluded.row_count, cents = excluded.cents"
 )
-OTHER_BATCHES = "SELECT id, name, file FROM batchpay.batch WHERE digest <> %s AND environment = %s"
+_COMPARED = "(%(within)s = '' AND b.digest <> %(digest)s OR b.name = %(within)s) AND b.environment = %(environment)s"
+COMPARED_BATCHES = f"SELECT b.id, b.name, b.file FROM batchpay.batch b WHERE {_COMPARED}"
 PAID_TO = (
     "SELECT d.payee, d.account, sum(d.row_count)::bigint, sum(d.cents)::bigint FROM batchpay.paid d"
     " JOIN batchpay.batch b ON b.id = d.batch AND b.environment = %s AND b.digest <> %s"
@@ -341,7 +342,7 @@ _AT = "greatest(b.registered_at, coalesce(p.sent_at, 0))"
 _IS_NEAR = f"({_AT} >= %(since)s OR (%(open)s AND p.state IN ({', '.join(map(str, OPEN))})))"
 _EARLIER = (
     f" JOIN batchpay.payment p ON p.batch = f.batch AND p.row = f.row AND p.state IN ({_COUNTED})"
-    " JOIN batchpay.batch b ON b.id = f.batch AND b.digest <> %(digest)s AND b.environment = %(environment)s"
+    f" JOIN batchpay.batch b ON b.id = f.batch AND {_COMPARED}"
 )
 EARLIER_BY_PAYMENT_ID = (
     f"SELECT DISTINCT ON (w.row) w.row, {SamePayment.PAYMENT_ID.value}, f.batch, f.row, p.line, {_AT}"

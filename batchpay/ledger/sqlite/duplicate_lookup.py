@@ -18,9 +18,10 @@ _NEVER_MS = 1 << 62
 _RANK_BITS = 60
 """A row's id takes less; the bits above it say how closely the earlier payment matches."""
 
+_COMPARED = "(? = '' AND batch.digest <> ? OR batch.name = ?) AND batch.environment = ?"
 _FOUND = f"""
 JOIN row ON row.id = found.id AND row.state IN ({_COUNTED})
-JOIN batch ON batch.id = found.id >> {ROWS_BITS} AND batch.digest <> ? AND batch.environment = ?
+JOIN batch ON batch.id = found.id >> {ROWS_BITS} AND {_COMPARED}
 LEFT JOIN attempt ON attempt.id = found.id
 GROUP BY wanted.row
 """
@@ -42,22 +43,22 @@ FROM wanted CROSS JOIN fingerprint AS found ON found.fingerprint = wanted.key {_
 
 
 def earlier(
-    store: Store, lookup: Lookup, environment: Environment, days: int, now: datetime, exclude_digest: bytes | None
+    store: Store, lookup: Lookup, environment: Environment, days: int, now: datetime, exclude_digest: bytes, within: str
 ) -> list[Earlier]:
     since = to_ms(now - timedelta(days=days)) if days else _NEVER_MS
-    others = (exclude_digest or b"", environment)
+    compared = (within, exclude_digest, within, environment)
     found: dict[int, Earlier] = {}
     with store.reading() as connection:
-        statement = "SELECT id, name, file FROM batch WHERE digest <> ? AND environment = ?"
-        names = {identity: (name, file) for identity, name, file in connection.execute(statement, others)}
+        statement = f"SELECT id, name, file FROM batch WHERE {_COMPARED}"  # noqa: S608 (our own words)
+        names = {identity: (name, file) for identity, name, file in connection.execute(statement, compared)}
         if not names:
             return []
         with_older = connection.execute("SELECT 1 FROM meta WHERE name = 'latest batch of version 2'").fetchone()
         by_id, by_bill = lookup_keys(lookup, with_older=bool(with_older))
         connection.execute("CREATE TEMP TABLE wanted (key INTEGER, row INTEGER, named INTEGER, invoiced INTEGER)")
         for keys, wanted, parameters in (
-            (by_bill, _BY_FINGERPRINT.replace("?1", str(since)), others),
-            (by_id, _BY_PAYMENT_ID, others),
+            (by_bill, _BY_FINGERPRINT.replace("?1", str(since)), compared),
+            (by_id, _BY_PAYMENT_ID, compared),
         ):
             connection.execute("DELETE FROM wanted")
             # In key order, so that the index is scanned in one direction.

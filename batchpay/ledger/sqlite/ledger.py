@@ -55,8 +55,9 @@ class SqliteLedger(StoredLedger[Store]):
         days: int,
         now: datetime,
         exclude_digest: bytes | None = None,
+        within: str = "",
     ) -> list[Earlier]:
-        return duplicate_lookup.earlier(self.store, lookup, environment, days, now, exclude_digest)
+        return duplicate_lookup.earlier(self.store, lookup, environment, days, now, exclude_digest or b"", within)
 
     def register(self, batch: NewBatch, who: str) -> AbstractContextManager[Registering]:
         return batch_writer.registering(self.store, batch, who)
