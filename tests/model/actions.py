@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from tests.model import clock
 from tests.model.business import Batch, Row
 from tests.model.command import Call, run_here
-from tests.model.files import number_of, read_table
+from tests.model.files import number_of, read_table, write_file
 from tests.model.world import Command, File, Violation, World
 
 Action = Callable[[World, int, int, int], None]
@@ -189,6 +189,26 @@ def look_and_submit(world: World, a: int, b: int, c: int) -> None:
         waiting = sum(state == "pending" for state in batch.states.values())
         if arrived > look.json["would_send"] or (arrived + waiting < look.json["would_send"]):
             raise Violation(f"the dry run says {look.json['would_send']} rows would be sent, {arrived} were")
+
+
+def twice_in_file(world: World, a: int, b: int, c: int) -> None:
+    """A file has a bill twice, once as only `--normalize` reads it; then its rejected rows are released."""
+    if world.forbidden or world.window_open or world.approvals:
+        return
+    world.gateway.answers = []
+    make(world, a, b, 0)
+    first, *others = world.files.pop().rows
+    odd = replace(first, direction=first.direction.lower())
+    file = world.save(world.new_name(), [first, *others, odd])  # of a payment the model knows the first row
+    if c % 2:
+        write_file(world.home / file.name, [odd, *others, first])
+    normalize = ["--normalize"]
+    reads_it, limit = c // 2 % 2, ["--limit", "1"] if c // 4 % 2 else []
+    send(world, file, [*(normalize if reads_it else []), *limit])
+    send(world, file, [*([] if reads_it else normalize), "--release", "--reason", "right now"])
+    send(world, file, normalize if a % 2 else [])
+    world.files.remove(file)  # what else is submitted of it has two states for one payment
+    (world.home / file.name).unlink()
 
 
 def set_limit(world: World, a: int, b: int, c: int) -> None:

@@ -65,4 +65,5 @@ ACTIONS: dict[str, Weighed] = {
     "other_environment_first": Weighed(between.other_environment_first, 1),
     "old_papers": Weighed(between.old_papers, 2),
     "between_restores": Weighed(between.between_restores, 1),
+    "twice_in_file": Weighed(actions.twice_in_file, 1),
 }

@@ -574,6 +574,17 @@ DEFECTS = (
             ),
         ),
     ),
+    Defect(
+        "E21 a release pays a bill that another row of its own file has paid",
+        "twice_in_file:0:1:1",
+        (
+            (
+                "workflows/file_check.py",
+                "found.compare_with_own(rejected, frame, rules, context.environment)",
+                "pass",
+            ),
+        ),
+    ),
 )
 
 

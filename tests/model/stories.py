@@ -65,8 +65,10 @@ IN_BETWEEN: dict[str, int] = {
     "other_environment_first": 2,
     "old_papers": 5,
     "between_restores": 2,
+    "twice_in_file": 2,
 }
-"""Those in which what was looked at is not what is acted on: a restore, a payment, a decision, another address.
+"""Those in which what was looked at is not what is acted on: a restore, a payment, a decision, another address, another
+reading of the same file.
 
 They follow the others, whose walks stay as they were.
 """
