@@ -307,6 +307,9 @@ class Ledger(Protocol):
     def latest_event(self, kind: str) -> Event | None:
         """Find the latest event of a kind that is written rarely (any but `progress`)."""
 
+    def identity(self) -> str:
+        """Which ledger it is, in every copy of it and wherever it moved; others may have the same key."""
+
     def restored_at(self) -> datetime | None:
         """When a person last accepted a ledger that had been restored; None if nobody ever did."""
 

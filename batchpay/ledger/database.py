@@ -116,6 +116,10 @@ class Store(Protocol):
         """The witness on this machine."""
 
     @property
+    def ledger_id(self) -> str:
+        """Which ledger it is, in every copy of it and wherever it moved."""
+
+    @property
     def outdated(self) -> str | None:
         """Why a ledger opened to be read may not know of the latest payments; None if a run could use it."""
 

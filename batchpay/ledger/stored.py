@@ -151,6 +151,9 @@ class StoredLedger(ABC, Generic[_Store]):
     def latest_event(self, kind: str) -> Event | None:
         return reading.latest_event(self.store, kind)
 
+    def identity(self) -> str:
+        return self.store.ledger_id
+
     def restored_at(self) -> datetime | None:
         accepted = self.latest_event(WITNESS_ACCEPTED)
         return accepted.at if accepted else None

@@ -204,6 +204,23 @@ def test_a_plan_of_another_ledger_is_nothing_here(strict: Office, tmp_path: Path
         strict.approve(plan, BEN)
 
 
+def test_a_plan_is_used_once_where_two_ledgers_have_one_key(strict: Office) -> None:
+    """A ledger that is made at another path finds the key that is there: one approval paid the file on both."""
+    path, other = strict.file("10.00"), Office(strict.folder, strict.oracle)
+    other.settings = replace(
+        strict.settings, ledger=replace(strict.settings.ledger, url=str(strict.folder / "second" / "ledger.db"))
+    )
+    plan = strict.plan(path)
+    strict.approve(plan, BEN)
+    strict.submit(path, plan)
+    other.ledger().close()
+    with pytest.raises(FileRefused, match="another ledger"):
+        other.submit(path, plan)
+    with pytest.raises(FileRefused, match="another ledger"):
+        other.approve(plan, BEN)
+    assert strict.received() == ["I-1"]
+
+
 def test_an_edited_plan_is_refused(strict: Office) -> None:
     """Someone who has the file, and no key, can neither raise an amount nor add a name."""
     path = strict.file("10.00")
