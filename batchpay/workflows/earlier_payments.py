@@ -20,6 +20,7 @@ from batchpay.schemas.catalogue import ROW_SAME_PAYMENT
 from batchpay.schemas.options import RuleOptions
 from batchpay.settings import Settings
 from batchpay.text import money, place_of, row_count
+from batchpay.workflows.own_rejects import SENT
 
 if TYPE_CHECKING:
     from batchpay.ledger.columns import Earlier
@@ -133,16 +134,17 @@ class EarlierPayments:
             if self._allow(row, None, first, cents):
                 self._name_allowed(row, line, f"{place} of this file")
 
-    def take_back(self, kept_back: Container[int], released: Container[int] | None = None) -> None:
-        """Count as let through only what is: no row that is kept back for another reason, whatever the options let.
-
-        With `released`, what a release can send, no payment of the batch either: this call does not send it.
-        """
-        is_sent = released or self._allowed_cents
-        for row in [row for row in self._allowed_cents if row in kept_back or row not in is_sent]:
+    def take_back(self, kept_back: Container[int]) -> None:
+        """Count as let through only what is: no row that is kept back for another reason, whatever the options let."""
+        for row in [row for row in self._allowed_cents if row in kept_back]:
             self.allowed -= Totals(1, self._allowed_cents.pop(row))
             self._allowed_places.pop(row, None)
         self.allowed_rows = [one for one in self.allowed_rows if one["row"] in self._allowed_cents]
+
+    def take_back_sent(self, rejected: RejectedEarlier) -> None:
+        """Count for a release only what it sends: no row that its batch has sent before, whatever that repeats."""
+        sent = rejected.ledger.row_columns(rejected.batch, SENT) if self._allowed_cents else ()
+        self.take_back({row for columns in sent for row in columns.rows if row in self._allowed_cents})
 
     def notes(self, rows: int) -> list[str]:
         """Return the summary's lines for a file with this many rows."""

@@ -348,8 +348,9 @@ class _Reading:
         checked.anomalies.compared = payees is not None
         if others or payees is not None or self._rejected_earlier is not None:
             self._compare_with_ledger(ledger if others else None, payees, verdict)
-        rejected = self._rejected_earlier if checked.released else None
-        checked.earlier.take_back(checked.late_failures, set(rejected.rows) if rejected is not None else None)
+        checked.earlier.take_back(checked.late_failures)
+        if checked.released and self._rejected_earlier is not None:
+            checked.earlier.take_back_sent(self._rejected_earlier)
         return checked.late_failures
 
     def _allow_in_file(self, allowed: pl.DataFrame) -> None:

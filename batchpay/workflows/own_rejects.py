@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from batchpay.ledger.records import BatchSummary
     from batchpay.validation.rejects import Rejects
 
-_SENT = (State.SENDING, State.ACCEPTED, State.DECLINED, State.IN_DOUBT)
+SENT = (State.SENDING, State.ACCEPTED, State.DECLINED, State.IN_DOUBT)
 
 
 def without_payments(
@@ -47,7 +47,7 @@ def without_payments(
         rejects.abandon()
     rejects = anew()
     wanted = pl.col("_row").is_in(registered.implode())
-    sent = pl.Series([row for some in ledger.row_columns(batch.batch, _SENT) for row in some.rows], dtype=pl.UInt32)
+    sent = pl.Series([row for some in ledger.row_columns(batch.batch, SENT) for row in some.rows], dtype=pl.UInt32)
     try:
         with ExitStack() as storage:
             for result in check(storage):

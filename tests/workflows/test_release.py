@@ -174,6 +174,17 @@ def test_a_bill_that_waits_in_its_own_batch_is_not_released_beside_it(desk: Desk
     assert desk.arrived == {"A-1": 1, "A-3": 1}
 
 
+def test_what_waits_and_is_let_through_by_a_release_counts_as_well(desk: Desk) -> None:
+    """It is sent beside what is released, and was paid by another file since."""
+    bill = {"invoiceNumber": "A-3", "amount": "12.00"}
+    path = desk.file("may.csv", SMALL, bill, {"invoiceNumber": "A-4", "amount": "7"})
+    desk.submit(path, run=RunRequest(results=None, limits=Limits(rows_max=1)))
+    desk.submit(desk.file("urgent.csv", SMALL | {"paymentId": "P-9"}, bill), allow_duplicates=True)
+    both = desk.submit(path, release="both are due", normalize=True, allow_duplicates=True)
+    assert [one["row"] for one in both.allowed_duplicates["list"]] == [2]
+    assert (both.released, desk.arrived) == (Totals(1, 700), {"A-1": 2, "A-3": 2, "A-4": 1})
+
+
 def test_a_payment_id_that_one_of_two_readings_has_twice_is_used_once(desk: Desk) -> None:
     """One row was paid while the other one's paymentId ended with a blank; it is not let through either."""
     path = desk.file("may.csv", {"paymentId": "P", "amount": "1"}, {"paymentId": "P", "amount": "2.00"})
