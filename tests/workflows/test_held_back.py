@@ -217,6 +217,24 @@ def test_resume_pays_what_the_other_file_did_not_pay_after_all(desk: Desk) -> No
     assert desk.arrived == {"A-1": 2}
 
 
+@pytest.mark.parametrize("state", [State.PENDING, State.SENDING, State.IN_DOUBT])
+def test_resume_does_not_pay_what_the_other_file_may_still_pay(desk: Desk, state: State) -> None:
+    """The other file's run was stopped, killed or got no answer: paid here as well, the bill may be paid twice."""
+    stopped = desk.submit(
+        desk.file("may.csv", BILL | {"paymentId": ""}), run=run.RunRequest(None, stop=asked_to_stop())
+    )
+    rest, stops = desk.file("rest.csv", BILL | {"paymentId": "P-9"}), run.RunRequest(None, stop=asked_to_stop())
+    desk.answer = lambda _: IN_DOUBT
+    desk.submit(rest, allow_duplicates=True, run=None if state is State.IN_DOUBT else stops)
+    if state is State.SENDING:
+        with closing(open_ledger(desk.settings.ledger)) as ledger:
+            batch = ledger.find(None)
+            with ledger.lock(batch.digest):
+                ledger.start(batch.batch, "tester").commit([1], [])
+    done = desk.resume(stopped.batch)
+    assert (done.held_back, desk.arrived.total()) == (Totals(1, 10_00), state is State.IN_DOUBT)
+
+
 def test_what_is_held_back_is_known_by_its_number() -> None:
     """Rows before, between and after those that are held back are sent."""
     held = HeldBack()
