@@ -6,16 +6,19 @@ Prints what was found, with the seed and the fewest steps that show it; ends wit
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import nullcontext
+from pathlib import Path
 
 from tests.model.walk import STEPS_MAX, Runner, Step, steps_of
 from tests.support.postgres import running_server
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Walk as requested; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--walks", type=int, default=200)
@@ -25,9 +28,17 @@ def main() -> int:
     parser.add_argument("--length", type=int, default=STEPS_MAX, help="longer walks meet more, and take longer")
     parser.add_argument("--no-shrink", action="store_true")
     parser.add_argument("--postgres", action="store_true", help="with ledgers in a PostgreSQL server of our own")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     with running_server() if options.postgres else nullcontext() as server:
         return _found(Runner(server), options)
+
+
+def walk_aside(arguments: Sequence[str], told: Path) -> None:
+    """Walk as a process forked for it does, which ends with the exit code and writes into a file."""
+    file = os.open(told, os.O_WRONLY | os.O_CREAT, 0o600)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(file, stream.fileno())
+    sys.exit(main(arguments))
 
 
 def _found(runner: Runner, options: argparse.Namespace) -> int:

@@ -191,6 +191,12 @@ class Forks:
         process.start()
         return process
 
+    def start_caller(self, target: Callable[..., None], *arguments: object) -> ForkServerProcess:
+        """Call a function in such a process, which may start others."""
+        process = self._context.Process(target=target, args=arguments)
+        process.start()
+        return process
+
     def wait(self, process: ForkServerProcess, call: Call) -> Done:
         process.join(_WAIT_S)
         if process.exitcode is None:

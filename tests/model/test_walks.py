@@ -1,20 +1,21 @@
 """Random walks over what people do, compared with a gateway that counts: 200 from fixed seeds, and a state machine.
 
-The 200 run in processes of their own: the program changes its process (descriptors, signals, limits). A walk that fails
-prints its seed, the fewest steps that show it, and the command that runs those again.
+The 200 run in processes of their own: the program changes its process (descriptors, signals, limits). They are forked
+from a loaded one. A walk that fails prints its seed, the fewest steps that show it, and the command that runs those
+again.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
+from tests.model.__main__ import walk_aside
 from tests.model.catalogue import ACTIONS
+from tests.model.command import Forks
 from tests.model.sabotages import DEFECTS
 from tests.model.stories import NUMBERS
 from tests.model.walk import Failure, Runner, Step, steps_of
@@ -26,21 +27,17 @@ _ROOT = Path(__file__).resolve().parents[2]
 _NUMBER = st.integers(0, 59)
 
 
-def test_two_hundred_walks() -> None:
+def test_two_hundred_walks(tmp_path: Path) -> None:
     """Nothing twice without a decision that names it, nothing lost, and every statement about it true."""
-    share = WALKS // PROCESSES
-    command = [sys.executable, "-m", "tests.model", "--walks", str(share), "--most", "3", "--seed"]
-    started = [
-        subprocess.Popen(
-            [*command, str(seed)],
-            cwd=_ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )
-        for seed in range(1, WALKS + 1, share)
-    ]  # fmt: skip
-    for process in started:
-        told, _ = process.communicate()
-        assert process.returncode == 0, told
-        assert f"{share} walks" in told
+    share, forks = WALKS // PROCESSES, Forks()
+    started = []
+    for seed in range(1, WALKS + 1, share):
+        arguments, told = ["--walks", str(share), "--most", "3", "--seed", str(seed)], tmp_path / str(seed)
+        started.append((forks.start_caller(walk_aside, arguments, told), told))
+    for process, told in started:
+        process.join()
+        assert process.exitcode == 0, told.read_text("utf-8")
+        assert f"{share} walks" in told.read_text("utf-8")
 
 
 def test_the_same_as_a_state_machine() -> None:
