@@ -104,8 +104,6 @@ def _repeats(ledger: Ledger, batch: BatchSummary, states: Sequence[State]) -> tu
     is_cut_off = False
     released = ledger.latest_event("released")
     for other in ledger.batches():
-        if other.environment is not batch.environment or other.digest == batch.digest:
-            continue
         allowed = [other.options.get("allowed_duplicates")]
         if released is not None and released.at >= batch.registered_at - CLOCK_BEHIND_MAX:
             allowed += [detail.get("allowed_duplicates") for detail in _releases(ledger, other.batch)]

@@ -171,11 +171,16 @@ def test_resume_holds_back_what_is_above_todays_limit(desk: Desk, monkeypatch: p
     assert desk.resume().exit_code == 0, "the rule is switched off, for a resume as for a submission"
 
 
+@pytest.mark.parametrize("listed_max", [1000, 1])
 @pytest.mark.parametrize("was_refused_first", [False, True])
 def test_resume_does_not_pay_what_was_sent_with_another_file_since(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, was_refused_first: bool
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, was_refused_first: bool, listed_max: int
 ) -> None:
-    """A run was stopped, and someone sent the rest in a file of its own: `submit` held it back, `resume` paid it."""
+    """A run was stopped, and someone sent the rest in a file of its own: `submit` held it back, `resume` paid it.
+
+    Of more than are listed nobody knows which: then none is sent, and health goes on telling of them.
+    """
+    monkeypatch.setattr("batchpay.workflows.earlier_payments.LISTED_MAX", listed_max)
     bills = [{"invoiceNumber": f"A-{number}", "amount": f"{number}0.00"} for number in (1, 2, 3)]
     path, rest = desk.file("may.csv", *bills), desk.file("rest.csv", *bills[1:])
     stopped = desk.submit(path, run=run.RunRequest(None, Limits(rows_max=1)))
@@ -185,9 +190,19 @@ def test_resume_does_not_pay_what_was_sent_with_another_file_since(
     done = desk.resume(stopped.batch)
     assert (done.exit_code, done.held_back) == (3, Totals(2, 50_00))
     assert desk.arrived == {"A-1": 1, "A-2": 1, "A-3": 1}
+    assert stopped_batches(desk) == (0 if listed_max > 1 else 6)
+
+
+def test_resume_pays_what_no_other_file_has(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A third file let through more than are listed, but of another batch: that says nothing of this one."""
     monkeypatch.setattr("batchpay.workflows.earlier_payments.LISTED_MAX", 1)
-    desk.submit(desk.file("more.csv", *bills[1:], {"invoiceNumber": "A-4", "amount": "1.00"}), allow_duplicates=True)
-    assert desk.resume(stopped.batch).held_back == Totals(2, 50_00), "of more than are listed nobody knows which"
+    bills = [{"invoiceNumber": f"A-{number}", "amount": f"{number}0.00"} for number in (1, 2, 3, 4)]
+    stopped = desk.submit(desk.file("may.csv", *bills[:2]), run=run.RunRequest(None, stop=asked_to_stop()))
+    desk.submit(desk.file("june.csv", *bills[2:]))
+    desk.submit(desk.file("twice.csv", *bills[2:], {"invoiceNumber": "A-5", "amount": "5.00"}), allow_duplicates=True)
+    desk.submit(desk.file("rest.csv", bills[0]), allow_duplicates=True)
+    done = desk.resume(stopped.batch)
+    assert (done.held_back, desk.arrived["A-1"], desk.arrived["A-2"]) == (Totals(1, 10_00), 1, 1)
 
 
 def test_resume_does_not_pay_what_a_machine_whose_clock_is_behind_has_released(
