@@ -106,18 +106,19 @@ def test_a_batch_that_is_all_held_back_asks_nobody_and_ends(desk: Desk, monkeypa
     assert desk.submit(path).exit_code == 3
 
 
-@pytest.mark.parametrize(("days", "sent"), [(3, 2), (4, 1)])
+@pytest.mark.parametrize(("days", "sent"), [(3, 3), (4, 2), (5, 1)])
 def test_resume_holds_back_what_would_start_too_late(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, days: int, sent: int
 ) -> None:
     """A recurring payment whose first day has passed would start on a day that nobody agreed to."""
-    path = desk.file("may.csv", ONE, MONTHLY)
+    next_day = f"{TODAY + timedelta(days=4):%m/%d/%Y}"
+    later = MONTHLY | {"paymentId": "P-4", "invoiceNumber": "A-4", "recurringStartDate": next_day}
     with monkeypatch.context() as patched:
         stop_before(desk, patched)
-        desk.submit(path)
+        desk.submit(desk.file("may.csv", ONE, MONTHLY, later))
     at_noon(monkeypatch, days)
     done = desk.resume()
-    assert (done.exit_code, done.held_back.rows, desk.arrived.total()) == (0 if sent == 2 else 3, 2 - sent, sent)
+    assert (done.exit_code, done.held_back.rows, desk.arrived.total()) == (0 if sent == 3 else 3, 3 - sent, sent)
 
 
 def test_a_start_date_that_passed_can_be_corrected(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,14 +331,16 @@ def test_past_start_switched_off_holds_nothing_back(
 
 
 @pytest.mark.parametrize(
-    ("policy", "arrived"), [({}, ["A-1", "A-3", "A-5"]), *((off, ["A-1", "A-3", "A-4", "A-5"]) for off in OFF)]
+    ("policy", "arrived"),
+    [({}, ["A-1", "A-2", "A-3", "A-5"]), *((off, ["A-1", "A-2", "A-3", "A-4", "A-5"]) for off in OFF)],
 )
 def test_what_was_to_start_today_does_not_leave_after_midnight(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, policy: dict[str, Any], arrived: list[str]
 ) -> None:
     """A run that crossed midnight sent recurring payments whose first day had just passed.
 
-    What starts on the new day is in time, and what `--as-of` let through with an earlier day stays let through.
+    What starts on the new day is in time, as is what has no first day, and what `--as-of` let through with an earlier
+    day stays let through.
     """
     desk.settings = replace(desk.settings, policy=PolicySettings(variance=False, **policy))
     starts = {3: TODAY + timedelta(days=1), 4: TODAY, 5: TODAY - timedelta(days=5)}
@@ -355,7 +358,7 @@ def test_what_was_to_start_today_does_not_leave_after_midnight(
     told: list[str] = []
     monkeypatch.setattr(Quiet, "say", lambda self, text: told.append(text))
     monkeypatch.setattr(run, "log", lambda event, **fields: told.append(f"{event} {fields.get('rows')}"))
-    done = desk.submit(desk.file("may.csv", ONE, *rows), as_of=TODAY - timedelta(days=5))
+    done = desk.submit(desk.file("may.csv", ONE, TWO, *rows), as_of=TODAY - timedelta(days=5))
     held = Totals() if policy else Totals(1, 20_00)
     assert told.count("1 row held back since midnight: the first day has passed") == held.rows
     assert told.count("rows held back 1") == held.rows, "a log without a word of them ended with 3 for no reason"
