@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
@@ -138,6 +139,16 @@ def test_who_looked_elsewhere_before_a_batch_went_on_stands_in_its_history(desk:
     assert [why for _, why in desk.events("started")] == [None, "nothing of it is in the portal"]
 
 
+def test_who_has_looked_is_not_asked_again_for_the_rest(desk: Desk) -> None:
+    """The same command is run again each night: where its first row was sent in spite of other results, the next is."""
+    path = desk.file("pay.csv", *({"invoiceNumber": f"A-{number}", "amount": "10.00"} for number in (1, 2)))
+    foreign = results(desk.folder / "other.results.csv", "0123456789ab", "test")
+    desk.submit(path, looked_elsewhere="a rehearsal's", run=RunRequest(foreign, Limits(1)))
+    results(foreign, "0123456789ab", "test")
+    desk.submit(path, run=RunRequest(foreign))
+    assert desk.arrived == {"A-1": 1, "A-2": 1}
+
+
 def test_a_release_looks_at_results_beside_the_file_and_a_repetition_does_not(desk: Desk) -> None:
     """One row waits for its release: others may have paid it. Of what is paid or stays rejected nothing is sent."""
     desk.limit("50.00")
@@ -190,26 +201,30 @@ def test_two_ledgers_do_not_pay_one_file_at_the_same_time(desk: Desk, ending: st
 class Archives:
     """A gateway that is asked for its accounts while another run ends and moves the file away."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, following: Path | None) -> None:
+        self._path, self._following = path, following
 
     def check_connection(self) -> None:
         """Nothing was to be checked yet."""
 
     def refused(self, gateway_ids: Iterable[str]) -> dict[str, str]:
-        """Every account is accepted, and the file disappears."""
+        """Every account is accepted, and the file disappears, or the following one takes its place."""
         self._path.rename(self._path.with_suffix(".archived"))
+        if self._following is not None:
+            shutil.copy(self._following, self._path)
         return {}
 
 
-def test_a_file_that_was_archived_meanwhile_is_not_paid_by_another_ledger(desk: Desk) -> None:
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_a_file_that_was_archived_meanwhile_is_not_paid_by_another_ledger(desk: Desk, is_followed: bool) -> None:
     """Its results were moved with it; the ledger that paid it just says that nothing is left to send."""
     path = desk.file("pay.csv", {"invoiceNumber": "INV-1", "amount": "10.00"})
+    following = desk.file("next.csv", {"invoiceNumber": "INV-2", "amount": "20.00"}) if is_followed else None
     desk.submit(path)
     with pytest.raises(FileRefused, match="was moved or replaced while it was read"):
-        with_another_ledger(desk).submit(path, preflight=Archives(path))
+        with_another_ledger(desk).submit(path, preflight=Archives(path, following))
     path.with_suffix(".archived").rename(path)
-    assert desk.submit(path, preflight=Archives(path)).exit_code == 0
+    assert desk.submit(path, preflight=Archives(path, following)).exit_code == 0
     assert desk.arrived == {"INV-1": 1}
 
 
