@@ -62,7 +62,7 @@ class MaskedRows:
         )
 
     def match(self, lines: Iterable[ExportLine], days: int, kinds: Collection[str]) -> set[int]:
-        """Match where one line and one row fit each other; return the rows that several would fit.
+        """Match where one line and one row fit each other; return all rows that some line would fit.
 
         Lines that may belong to such rows are marked, so that no other row gets them. `kinds` are the kinds of number
         by which lines were matched: where invoice numbers are known, a different one is a different payment.
@@ -82,11 +82,9 @@ class MaskedRows:
             for one in owners:
                 if one.batch == self._batch:
                     fitting[one.row].append(line)
-        perhaps = set(fitting)
         for row, found in fitting.items():
             line, owners = found[0], claims[found[0].line]
             other_invoice = "invoice" in kinds and line.invoice and owners[0].invoice not in ("", key_of(line.invoice))
             if len(found) == 1 and len(owners) == 1 and not other_invoice:
-                line.row, line.found_by, line.is_perhaps = row, BY_MASK, False
-                perhaps.discard(row)
-        return perhaps
+                line.row, line.found_by = row, BY_MASK
+        return set(fitting)

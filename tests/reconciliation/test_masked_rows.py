@@ -82,9 +82,36 @@ def test_where_more_than_one_would_do_a_person_looks(
 def test_a_line_that_may_be_another_batchs_is_not_unknown(tmp_path: Path) -> None:
     """A month's export has the payments of other batches too, and theirs may be masked."""
     rows, lines = [Planned(1, reference="R1")], ["R1,12.50,TODAY,Settled", "SBX000000001,8.00,TODAY,Settled"]
-    others = [Planned(5, reference="SBX****01", amount_cents=800)]
+    others = [Planned(1, reference="SBX****01", amount_cents=800)]
     _, verdicts, _ = held_against(tmp_path, rows, lines, header=HEADER, others=others)
     assert verdicts == {"1": "matched", "there 3": "perhaps there"}
+
+
+def test_a_line_that_is_another_rows_is_not_that_of_a_masked_one(tmp_path: Path) -> None:
+    """Two payments, and the export has one: the masked one was reported as there, by the line of the other."""
+    rows = [MASKED, Planned(2, reference="SBX000000001")]
+    _, verdicts, _ = held_against(tmp_path, rows, ["SBX000000001,12.50,TODAY,Settled"], header=HEADER)
+    assert verdicts == {"1": "missing there", "2": "matched"}
+
+
+def test_a_masked_row_that_has_its_line_is_not_perhaps_another(tmp_path: Path) -> None:
+    """Found by its invoice number, it needs no second line: that one is of a payment which nobody here knows."""
+    lines = ["SBX000000001,INV-1,12.50,TODAY,x6789,Settled", "SBX000000101,,12.50,TODAY,x6789,Settled"]
+    _, verdicts, _ = held_against(tmp_path, [MASKED], lines)
+    assert verdicts == {"1": "matched", "there 3": "unknown here"}
+
+
+def test_a_line_without_an_invoice_number_is_the_masked_rows(tmp_path: Path) -> None:
+    """Where the export knows our invoice numbers, only a different one speaks against it."""
+    lines = ["R9,INV-2,12.50,TODAY,x6789,Settled", "SBX000000101,,12.50,TODAY,x6789,Settled"]
+    _, verdicts, _ = held_against(tmp_path, [MASKED, Planned(2)], lines)
+    assert verdicts == {"1": "matched", "2": "matched"}
+
+
+def test_the_banks_own_numbers_do_not_speak_against_the_masked_row(tmp_path: Path) -> None:
+    """Its column of invoices has none of ours: that it differs means nothing."""
+    line = "SBX000000001,0047,12.50,TODAY,x6789,Settled"
+    assert held_against(tmp_path, [MASKED], [line])[1] == {"1": "matched"}
 
 
 def test_another_invoice_number_is_only_perhaps_the_row(tmp_path: Path) -> None:
@@ -106,10 +133,11 @@ def test_what_is_left_of_a_reference_settles_no_row_in_doubt(tmp_path: Path, lin
     ("masked", "settled"),
     [
         (MASKED, {}),
+        (Planned(1, State.DECLINED, reference="SBX****01"), {}),
         (Planned(1, reference="SBX****01", amount_cents=99), {3: State.ACCEPTED}),
         (Planned(1, reference="SBX****02"), {3: State.ACCEPTED}),
     ],
-    ids=["may be its line", "another amount", "another end"],
+    ids=["may be its line", "of a declined row", "another amount", "another end"],
 )
 @pytest.mark.parametrize("of_other_batch", [False, True])
 def test_a_line_that_may_be_a_masked_rows_proves_no_other(
