@@ -88,10 +88,9 @@ def test_a_line_that_may_be_another_batchs_is_not_unknown(tmp_path: Path) -> Non
 
 
 def test_a_line_that_is_another_rows_is_not_that_of_a_masked_one(tmp_path: Path) -> None:
-    """Two payments, and the export has one: the masked one was reported as there, by the line of the other."""
-    rows = [MASKED, Planned(2, reference="SBX000000001")]
-    _, verdicts, _ = held_against(tmp_path, rows, ["SBX000000001,12.50,TODAY,Settled"], header=HEADER)
-    assert verdicts == {"1": "missing there", "2": "matched"}
+    """Two payments, and the export has one, found by its invoice number: the masked one is not there by it as well."""
+    line = "SBX000000001,INV-2,12.50,TODAY,x6789,Settled"
+    assert held_against(tmp_path, [MASKED, Planned(2)], [line])[1] == {"1": "missing there", "2": "matched"}
 
 
 def test_a_masked_row_that_has_its_line_is_not_perhaps_another(tmp_path: Path) -> None:
@@ -148,3 +147,15 @@ def test_a_line_that_may_be_a_masked_rows_proves_no_other(
     rows, others = ([doubt], [masked]) if of_other_batch else ([masked, doubt], [])
     line = "SBX000000001,INV-3,12.50,TODAY,x6789,Settled"
     assert held_against(tmp_path, rows, [line], others=others)[2] == settled
+
+
+def test_a_masked_reference_does_not_speak_against_its_own_row(tmp_path: Path) -> None:
+    """Found by its invoice number, a row in doubt is proven by a line that its own reference fits."""
+    row, line = Planned(1, State.IN_DOUBT, reference="SBX****01"), "SBX000000001,INV-1,12.50,TODAY,x6789,Settled"
+    assert held_against(tmp_path, [row], [line])[2] == {1: State.ACCEPTED}
+
+
+def test_a_line_without_a_date_may_be_a_masked_rows(tmp_path: Path) -> None:
+    """It proves nothing, whosever it is."""
+    line = "SBX000000001,INV-3,12.50,,x6789,Settled"
+    assert held_against(tmp_path, [MASKED, Planned(3, State.IN_DOUBT)], [line])[2] == {}
