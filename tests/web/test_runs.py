@@ -11,6 +11,8 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -96,25 +98,26 @@ def test_a_child_that_is_gone_is_said(house: House) -> None:
     assert "ended unexpectedly and is being restarted" in words_of(house.get("lee", f"/files/{file_id}/run/now"))
 
 
-@pytest.fixture
-def children(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Papers are made by processes, as they are outside of tests."""
-    monkeypatch.setattr("batchpay.web.papers.subprocess", subprocess)
+@contextmanager
+def children() -> Iterator[None]:
+    """Papers are made by processes, as they are outside of tests: each loads the program."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("batchpay.web.papers.subprocess", subprocess)
+        yield
 
 
-@pytest.mark.usefixtures("children")
 def test_results_are_made_when_they_are_asked_for(house: House) -> None:
     """By a child, in memory: the page's folder holds nothing of them, and the download stands in the history."""
     file_id = house.sent()
     batch = house.file(file_id)["batch"]
-    given = house.get("maria", f"/batches/{batch}/results?as=csv")
+    with children():
+        given = house.get("maria", f"/batches/{batch}/results?as=csv")
     assert [row["state"] for row in csv.DictReader(io.StringIO(given.get_data(as_text=True)))] == ["accepted"] * 3
     assert "attachment; filename=pay.results.csv" in given.headers["Content-Disposition"]
     assert not list(house.site.home.rglob("*results*"))
     assert f"downloaded the results of {batch}" in words_of(house.get("lee", "/audit"))
 
 
-@pytest.mark.usefixtures("children")
 def test_an_export_is_compared_and_settles_what_it_proves(house: House) -> None:
     """Compare changes nothing; settling takes the role, a reason and the password, and leaves the ledger's word."""
     answered(house, "INV-C")
@@ -122,7 +125,8 @@ def test_an_export_is_compared_and_settles_what_it_proves(house: House) -> None:
     path = f"/batches/{batch}/reconcile"
     house.post("lee", path, 403)
     house.post("maria", path, 400, export=(io.BytesIO(b"no"), "export.pdf"))
-    house.post("maria", path, export=(io.BytesIO(export()), "export.csv"))
+    with children():
+        house.post("maria", path, export=(io.BytesIO(export()), "export.csv"))
     assert not house.events("resolved")
     page = words_of(house.get("sam", path))
     assert "matched 2 30.50 2 30.50" in page
@@ -140,7 +144,8 @@ def test_an_export_is_compared_and_settles_what_it_proves(house: House) -> None:
     )
     assert not house.events("resolved")
     house.post("maria", path, export=(io.BytesIO(export()), "export.csv"))
-    house.post("sam", f"/batches/{batch}/settle", **form, password=True)
+    with children():
+        house.post("sam", f"/batches/{batch}/settle", **form, password=True)
     (event,) = house.events("resolved")
     assert event["who"].startswith("Sam Reyes (sam@")
     assert status_json(house, batch)["declined"] == 1
@@ -305,12 +310,12 @@ def test_a_payment_is_found_by_its_id(house: House) -> None:
     assert "No payment with the paymentId" in words_of(house.get("lee", "/history?payment=Bo+Hart"))
 
 
-@pytest.mark.usefixtures("children")
 def test_what_a_child_can_not_make_is_said(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """A child's one sentence is the page's; the person is not left with half a file."""
     monkeypatch.setattr(sys, "executable", "/bin/false")
     batch = house.file(house.sent())["batch"]
-    assert "could not be created" in words_of(house.get("lee", f"/batches/{batch}/report", 503))
+    with children():
+        assert "could not be created" in words_of(house.get("lee", f"/batches/{batch}/report", 503))
 
 
 def test_each_act_must_come_from_our_own_pages(house: House) -> None:

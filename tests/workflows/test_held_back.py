@@ -136,6 +136,7 @@ def test_a_start_date_that_passed_can_be_corrected(desk: Desk, monkeypatch: pyte
     refused = desk.submit(desk.file("june.csv", corrected))
     (note,) = (note for note in refused.notes if "same bills" in note)
     assert note.endswith(", of which 1 row, 20.00, is held back there by today's rules")
+    assert note.count("of which") == 1, "nothing of it is left to send"
     (failure,) = desk.verdict.failures
     assert failure.message.endswith("is held back there by today's rules: give it a paymentId of its own")
     corrected["paymentId"] = "P-4"
