@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import csv
+import time
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from batchpay.payment import State
-from tests.reconciliation.test_reconciliation import held_against, today
-from tests.support.ledger_factory import Planned
+from batchpay.reconciliation.matching import match
+from batchpay.reconciliation.statement import ExportMap, read_export
+from batchpay.reconciliation.verdicts import found_doubts
+from batchpay.reconciliation.windows import DAYS_BEFORE
+from tests.reconciliation.test_reconciliation import export, held_against, today
+from tests.support.ledger_factory import Planned, add_batch, ledger_in
 
 HEADER = "Transaction ID,Amount,Date,Status"
 MASKED = Planned(1, reference="SBX****01")
@@ -100,10 +106,13 @@ def test_a_masked_row_that_has_its_line_is_not_perhaps_another(tmp_path: Path) -
     assert verdicts == {"1": "matched", "there 3": "unknown here"}
 
 
-def test_a_line_without_an_invoice_number_is_the_masked_rows(tmp_path: Path) -> None:
-    """Where the export knows our invoice numbers, only a different one speaks against it."""
-    lines = ["R9,INV-2,12.50,TODAY,x6789,Settled", "SBX000000101,,12.50,TODAY,x6789,Settled"]
-    _, verdicts, _ = held_against(tmp_path, [MASKED, Planned(2)], lines)
+@pytest.mark.parametrize(("row", "invoice"), [(MASKED, ""), (replace(MASKED, invoice=""), "MANUAL-9")])
+def test_where_line_or_row_has_no_invoice_number_nothing_speaks_against_it(
+    tmp_path: Path, row: Planned, invoice: str
+) -> None:
+    """Where the export knows our invoice numbers, only a different one is another payment."""
+    lines = ["R9,INV-2,12.50,TODAY,x6789,Settled", f"SBX000000101,{invoice},12.50,TODAY,x6789,Settled"]
+    _, verdicts, _ = held_against(tmp_path, [row, Planned(2)], lines)
     assert verdicts == {"1": "matched", "2": "matched"}
 
 
@@ -159,3 +168,21 @@ def test_a_line_without_a_date_may_be_a_masked_rows(tmp_path: Path) -> None:
     """It proves nothing, whosever it is."""
     line = "SBX000000001,INV-3,12.50,,x6789,Settled"
     assert held_against(tmp_path, [MASKED, Planned(3, State.IN_DOUBT)], [line])[2] == {}
+
+
+@pytest.mark.parametrize(("days_before", "settled"), [(DAYS_BEFORE, {}), (DAYS_BEFORE + 1, {1: State.ACCEPTED})])
+def test_a_line_of_before_a_masked_row_was_sent_is_not_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days_before: int, settled: dict[int, State]
+) -> None:
+    """A payment of last month proves its row, though a masked one of this month has the same amount and ending."""
+    line = f"SBX000000001,INV-1,12.50,{today() - timedelta(days=days_before)},x6789,Settled"
+    read = read_export(export(tmp_path / "export.csv", [line]), ExportMap())
+    with monkeypatch.context() as patch, ledger_in(tmp_path) as ledger:
+        for module in ("store", "run"):
+            patch.setattr(f"batchpay.ledger.sqlite.{module}.now_ms", lambda: int((time.time() - 30 * 86_400) * 1000))
+        name = add_batch(ledger, [Planned(1, State.IN_DOUBT)])
+    with ledger_in(tmp_path) as ledger:
+        add_batch(ledger, [replace(MASKED, row=2)], file="others.csv")
+        batch = ledger.find(name)
+        found = found_doubts(ledger, batch, match(ledger, batch, read.lines, days=5))
+        assert {doubt.row.row: doubt.decision.state for doubt in found if doubt.decision} == settled

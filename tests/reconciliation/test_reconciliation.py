@@ -255,10 +255,10 @@ def test_lines_of_other_batches_are_known_as_theirs(tmp_path: Path) -> None:
     assert result.there[MatchStatus.OTHER_BATCH] == Totals(1, 1250)
 
 
-@pytest.mark.parametrize(("days_away", "is_theirs"), [(31, True), (32, False), (-31, True), (-32, False)])
-def test_batches_of_an_exports_days_are_looked_at(tmp_path: Path, days_away: int, is_theirs: bool) -> None:
-    """From a month before a batch was registered until a month after its run ended a line may be its own."""
-    day = (today() + datetime.timedelta(days=days_away)).isoformat()
+@pytest.mark.parametrize(("days_away", "is_theirs"), [(31, True), (32, False), (-31, True), (-32, False), (None, True)])
+def test_batches_of_an_exports_days_are_looked_at(tmp_path: Path, days_away: int | None, is_theirs: bool) -> None:
+    """From a month before a batch was registered until a month after its run ended one may be its own, or undated."""
+    day = "" if days_away is None else (today() + datetime.timedelta(days=days_away)).isoformat()
     _, verdicts, _ = held_against(
         tmp_path, [Planned(1, reference="R1")], [f"Z9,OLD-1,8.00,{day},x6789,Settled"],
         others=[Planned(1, amount_cents=800, invoice="OLD-1")],
