@@ -61,7 +61,8 @@ class Machines:
     def submit(self, settings: Settings, *, joins: bool = False, rows_max: int | None = None) -> Summary:
         """Submit the file from one of the machines."""
         results = self.desk.folder / f"{Path(settings.ledger.key_file).parent.name}.results.csv"
-        request = SubmitRequest(RunRequest(results, Limits(rows_max)), joins=joins)
+        request = SubmitRequest(RunRequest(results, Limits(rows_max)))
+        request = replace(request, joins=True) if joins else request  # the page says nothing of it
         asked = file_request(str(self.file), None, CheckOptions(), settings)
         return submitting.submit(asked, request, settings, CREDENTIALS, ANN, Quiet())[0]
 
