@@ -42,6 +42,7 @@ NOT_BACK = [
     ("Transaction Type", "Sale"),
     ("Result", "Approved"),
     ("Result", "Submitted"),
+    ("Result", ""),
     ("State", "NY"),
     ("Return Address", "1 Main Street"),
     ("Returned Amount", "$0.00"),

@@ -146,8 +146,8 @@ def test_the_state_of_an_address_is_no_status(tmp_path: Path) -> None:
 
 def test_a_row_that_waits_here_and_stands_there_is_told(tmp_path: Path) -> None:
     """The next run would pay it again: a difference that is counted by itself; what was declined there it would not."""
-    rows = [Planned(1, State.PENDING), Planned(2, State.PENDING), Planned(3, State.PENDING)]
-    lines = ["R1,INV-1,12.50,TODAY,x6789,Settled", "R3,INV-3,12.50,TODAY,x6789,Declined"]
+    rows = [Planned(1, State.PENDING), Planned(2, State.PENDING), Planned(3, State.PENDING, 700)]
+    lines = ["R1,INV-1,12.50,TODAY,x6789,Settled", "R3,INV-3,7.00,TODAY,x6789,Declined"]
     result, verdicts, _ = held_against(tmp_path, rows, lines)
     assert verdicts["1"] == "status differs"
     assert result.pending_there == Totals(1, 1250)

@@ -15,7 +15,7 @@ from batchpay.payment import State, Totals
 from batchpay.reconciliation.matching import match
 from batchpay.reconciliation.statement import ExportMap, read_export
 from batchpay.reconciliation.verdicts import MatchStatus, found_doubts, reconcile
-from tests.reconciliation.test_reconciliation import DOUBT, HEADER, export, held_against
+from tests.reconciliation.test_reconciliation import DOUBT, HEADER, export, held_against, today
 from tests.support.ledger_factory import Planned, add_batch, ledger_in
 
 
@@ -89,7 +89,7 @@ def test_lines_say_of_which_batch_they_are_and_how_much_differs(tmp_path: Path) 
     result, _, _ = held_against(
         tmp_path, rows,
         ["R1,INV-1,12.75,TODAY,x6789,Settled", "R2,INV-2,12.50,TODAY,x6789,Pending", "Z1,,12.50,TODAY,x6789,Settled",
-         "R8,INV-8,1.00,TODAY,x1111,Settled"],
+         "R8,INV-8,1.00,46319,x1111,Settled"],
         others=others,
     )  # fmt: skip
     with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
@@ -107,6 +107,8 @@ def test_lines_say_of_which_batch_they_are_and_how_much_differs(tmp_path: Path) 
     assert len({one["batch"] for one in here.values()}) == 1
     assert there["Z1"]["batch"] not in ("", here["1"]["batch"])
     assert there["R8"]["batch"] == ""
+    assert (here["2"]["status_there"], here["2"]["date_there"]) == ("Pending", str(today()))
+    assert there["R8"]["date_there"] == "46319", "what can't be read is shown as it stands there"
     assert result.pending_there == Totals()
     assert result.there[MatchStatus.STATUS_DIFFERS] == Totals(1, 1250)
 
