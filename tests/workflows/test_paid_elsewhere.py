@@ -147,6 +147,7 @@ def test_who_has_looked_is_not_asked_again_for_the_rest(desk: Desk) -> None:
     results(foreign, "0123456789ab", "test")
     desk.submit(path, run=RunRequest(foreign))
     assert desk.arrived == {"A-1": 1, "A-2": 1}
+    assert [why for _, why in desk.events("started")] == [None, None], "it stands with the batch"
 
 
 def test_a_release_looks_at_results_beside_the_file_and_a_repetition_does_not(desk: Desk) -> None:

@@ -17,7 +17,7 @@ from batchpay.workflows import submit as submitting
 from batchpay.workflows.file_check import CheckContext, FileCheck, check_file
 from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.run import RunRequest
-from tests.workflows.desk import Desk
+from tests.workflows.desk import Desk, Quiet
 
 SMALL = {"paymentId": "P-1", "invoiceNumber": "A-1", "amount": "10.00"}
 LARGE = {"paymentId": "P-2", "invoiceNumber": "A-2", "amount": "500.00"}
@@ -202,3 +202,17 @@ def test_a_bill_under_a_payment_id_of_its_own_is_released(desk: Desk) -> None:
     desk.submit(path)
     assert desk.submit(path, release="repaired", normalize=True).released == Totals(1, 1200)
     assert desk.arrived == {"A-1": 1, "A-3": 2}
+
+
+def test_what_was_registered_and_released_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a call that nobody watches, its log is all that says what it did."""
+    told: list[object] = []
+    monkeypatch.setattr(Quiet, "say", lambda self, text: told.append(text))
+    monkeypatch.setattr(submitting, "log", lambda event, **fields: told.append((event, fields["rows"])))
+    desk.limit("50.00")
+    bills = [{"invoiceNumber": f"A-{number}", "amount": amount} for number, amount in ((1, "10.00"), (2, "99.00"))]
+    path = desk.file("may.csv", *bills)
+    desk.submit(path)
+    desk.limit("100.00")
+    desk.submit(path, release="seen by Kim")
+    assert told == [("checked", 2), ("registered", 2), ("checked", 2), "rejected before and released now: 1 row"]
