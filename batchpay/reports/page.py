@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, Event, LedgerRow, RejectedRow
@@ -33,6 +33,9 @@ from batchpay.reports.timeline import timeline_of
 from batchpay.summary import Summary, summary_of_batch
 from batchpay.text import amounts_apart, local_time, money, place_word, row_count, sum_word
 from batchpay.writing.stream import Stream
+
+if TYPE_CHECKING:  # it loads polars, and a page of the ledger needs none
+    from batchpay.validation.verdict import Failure, Verdict
 
 LISTED_MAX = 2_000
 """Rows listed one by one; results and rejects have all of them."""
@@ -66,40 +69,13 @@ _CHECK_COLUMNS = (
 )  # fmt: skip
 
 
-class Failure(Protocol):
-    """One broken rule of one row, as the check reports it; its message holds no account number."""
-
-    @property
-    def row(self) -> int:
-        """Data row, from 1."""
-
-    @property
-    def line(self) -> int | None:
-        """Physical line of a CSV."""
-
-    @property
-    def column(self) -> str:
-        """Column that the rule belongs to."""
-
-    @property
-    def code(self) -> str:
-        """The rule's public code."""
-
-    @property
-    def message(self) -> str:
-        """What is wrong, for a person."""
-
-    @property
-    def suggestion(self) -> str | None:
-        """The right value, where it is certain."""
-
-
 @dataclass(slots=True)
 class _Gathered:
     """What one pass over a batch's rows found."""
 
     seconds: Counter[tuple[int, str]] = field(default_factory=Counter)
-    reasons: Counter[tuple[State, str]] = field(default_factory=Counter)
+    reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By state and text."""
     listed: dict[State, list[LedgerRow]] = field(default_factory=dict)
     currencies: set[str | None] = field(default_factory=set)
     accepted: dict[str, Totals] = field(default_factory=dict)
@@ -118,7 +94,7 @@ def write_batch_page(ledger: Ledger, batch: BatchSummary, path: str | Path | Str
     listed = list(_listed(batch, gathered, rejected))
     needing = sum(summary.of(state).rows for state in _NEEDS_SOMEONE)
     currency = next(iter(gathered.currencies)) if len(gathered.currencies) == 1 else None
-    reasons, reasons_left = _reasons(gathered.reasons)
+    reasons, reasons_left = _ranked(gathered.reasons)
     mood, headlines = _headlines(summary)
     story = story_of(ledger, batch.batch)
     page = Page(
@@ -157,28 +133,18 @@ def write_batch_page(ledger: Ledger, batch: BatchSummary, path: str | Path | Str
     write(page, path)
 
 
-def write_check_page(
-    path: str | Path,
-    summary: Summary,
-    counts: Mapping[str, int],
-    failures: Sequence[Failure],
-    warning_counts: Mapping[str, int] | None = None,
-    repairs: Mapping[str, int] | None = None,
-    line_word: str = "line",
-    accepted: Mapping[str, int] | None = None,
-) -> None:
+def write_check_page(path: str | Path, summary: Summary, verdict: Verdict, line_word: str) -> None:
     """Write the page of a check: totals, how often each rule failed, the first failures. Needs no ledger.
 
-    `counts` holds failures by `column.code`; `failures` may be only the first; `repairs` counts cells by column;
-    `line_word` is the usual word for a row's place; `accepted` counts suggestions that were accepted, by rule.
+    `line_word` is the usual word for a row's place.
     """
     repaired, corrected = (
-        ", ".join(f"{name} {cells:,}" for name, cells in (some or {}).items()) for some in (repairs, accepted)
+        ", ".join(f"{name} {cells:,}" for name, cells in some.items()) for some in (verdict.repairs, verdict.accepted)
     )
-    broken = Counter({("rejected", name): rows for name, rows in counts.items()})
-    broken.update({("warning", name): rows for name, rows in (warning_counts or {}).items()})
+    broken = Counter({("rejected", name): rows for name, rows in verdict.counts.items()})
+    broken.update({("warning", name): rows for name, rows in verdict.warning_counts.items()})
     reasons, reasons_left = _ranked(broken)
-    listed = [_failure_row(failure, line_word) for failure in failures[:LISTED_MAX]]
+    listed = [_failure_row(failure, line_word) for failure in verdict.failures[:LISTED_MAX]]
     wrong = summary.of(State.REJECTED)
     if not summary.total.rows:
         mood, headlines = "attention", ["The file has no rows."]
@@ -211,7 +177,7 @@ def write_check_page(
         columns=(Column(line_word, numeric=True, number=True), *_CHECK_COLUMNS),
         attention=listed,
         attention_title="What is wrong",
-        attention_left=max(sum(counts.values()) - len(listed), 0),
+        attention_left=max(sum(verdict.counts.values()) - len(listed), 0),
         attention_kinds=[KindCount("rejected", "rejected", len(listed))],
         more_at="The rejects file has all of them with their rows: batchpay validate FILE --rejects PATH.",
     )  # fmt: skip
@@ -394,10 +360,6 @@ def _directions(by_direction: Mapping[str, Totals], of: str = "") -> list[Direct
     labels = {Direction.DEBIT: "debits: money in", Direction.CREDIT: "credits: money out"}
     found = [DirectionTotals(of + label, by_direction.get(name, Totals())) for name, label in labels.items()]
     return [one for one in found if one.totals.rows]
-
-
-def _reasons(reasons: Counter[tuple[State, str]]) -> tuple[list[Reason], int]:
-    return _ranked(Counter({(str(state), text): rows for (state, text), rows in reasons.items()}))
 
 
 def _ranked(reasons: Counter[tuple[str, str]]) -> tuple[list[Reason], int]:

@@ -134,17 +134,7 @@ class Preview:
         """Write the HTML page about the check; raises NotUsable."""
         from batchpay.reports.page import write_check_page
 
-        found = self.verdict
-        write_check_page(
-            path,
-            self.summary,
-            found.counts,
-            found.failures,
-            found.warning_counts,
-            found.repairs,
-            self.line_word,
-            found.accepted,
-        )
+        write_check_page(path, self.summary, self.verdict, self.line_word)
 
 
 def validate(request: FileRequest, settings: Settings) -> Preview:

@@ -9,7 +9,6 @@ import re
 import stat
 import time
 from collections import Counter
-from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from batchpay.reports.page import LISTED_MAX, write_batch_page, write_check_page
 from batchpay.reports.page_parts import share_of, short_time, shown
 from batchpay.reports.timeline import BARS_MAX, timeline_of
 from batchpay.summary import Summary
+from batchpay.validation.verdict import Failure, Verdict
 from tests.support.ledger_factory import Planned, add_batch, ledger_in
 
 HOSTILE = "</td><script>alert('x')</script>\"'<img src=x onerror=alert(1)>\u202egnp.exe\x1b[31m{{7*7}}"
@@ -62,16 +62,6 @@ class Seen(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self.cells and self.cells[-1] and {"td", "th"} & set(self.open):
             self.cells[-1][-1] += data
-
-
-@dataclass(frozen=True)
-class Fault:
-    row: int
-    line: int | None
-    column: str
-    code: str
-    message: str
-    suggestion: str | None
 
 
 def page_of(folder: Path, rows: list[Planned], **attributes: object) -> str:
@@ -216,10 +206,17 @@ def test_a_check_has_a_page_without_a_ledger(tmp_path: Path) -> None:
         notes=[HOSTILE],
         checked_only=True,
     )
-    faults = [Fault(3, 4, "amount", "format", HOSTILE, "12.50"), Fault(5, None, "currencyCode", "choice", "no", None)]
-    counts = {"amount.format": 1, "currencyCode.choice": 2}
-    warned, accepted = {"recurringStartDate.banking_day": 1}, {"amount.format": 14_304}
-    write_check_page(tmp_path / "c.html", summary, counts, faults, warned, {"amount": 3}, "row", accepted)
+    verdict = Verdict(
+        counts={"amount.format": 1, "currencyCode.choice": 2},
+        failures=[
+            Failure(3, 4, "amount", "format", "error", HOSTILE, "12.50"),
+            Failure(5, None, "currencyCode", "choice", "error", "no", None),
+        ],
+        warning_counts={"recurringStartDate.banking_day": 1},
+        repairs={"amount": 3},
+        accepted={"amount.format": 14_304},
+    )
+    write_check_page(tmp_path / "c.html", summary, verdict, "row")
     html = (tmp_path / "c.html").read_text("utf-8")
     seen = Seen(html)
     assert ["valid", "8", "9.00", "80.0 %"] in seen.cells
