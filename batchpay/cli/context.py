@@ -242,11 +242,14 @@ class Group(click.Group):
         self.params.extend(common_options())
 
 
-def option(*names: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
-    """Declare an option; it also has an environment variable, BATCHPAY_ and its name, unless a person decides by it."""
+def option(*names: str, own: str = "", **attributes: Any) -> Callable[[Decorated], Decorated]:
+    """Declare an option; it also has an environment variable, BATCHPAY_ and its name, unless a person decides by it.
+
+    `own` precedes the name where a command has variables of its own: BATCHPAY_RESULTS and BATCHPAY_LIMIT are others'.
+    """
     long_name = next(name for name in names if name.startswith("--"))
     parameter = long_name.split("/")[0].removeprefix("--").replace("-", "_")
-    variable = None if parameter in DECISIONS else f"BATCHPAY_{parameter.upper()}"
+    variable = None if parameter in DECISIONS else f"BATCHPAY_{own}{parameter.upper().removeprefix(own)}"
     return click.option(*names, envvar=variable, **attributes)
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from batchpay.cli import output
-from batchpay.cli.context import Context, Group, option
+from batchpay.cli.context import Context, Group, declared, option
 from batchpay.cli.paths import outputs_of
 from batchpay.errors import WrongUse
 from batchpay.text import printable
@@ -20,16 +21,9 @@ if TYPE_CHECKING:
     from batchpay.accounts.account_file import AccountRow
     from batchpay.gateway.accounts import AccountsClient, GatewayAccount
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+_option = partial(option, own="GATEWAY_")
 
-
-def _option(name: str, *other: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
-    """Declare an option with a variable of this command's own: BATCHPAY_RESULTS is another one's."""
-    variable = "BATCHPAY_GATEWAY_" + name.removeprefix("--").removeprefix("gateway-").replace("-", "_").upper()
-    return click.option(name, *other, envvar=variable, **attributes)
-
-
-_ATTRIBUTE_OPTIONS = (
+_account_options = declared(
     _option("--gateway-name", metavar="NAME", help="processorA_cc, processorA_ach, processorB_ach or processorC_cc."),
     _option("--enabled", metavar="1", help="1, the default."),
     _option("--mode", metavar="MODE", help="dev (developer), test (live account, test mode active) or live."),
@@ -40,28 +34,15 @@ _ATTRIBUTE_OPTIONS = (
     _option("--user-id", metavar="TEXT", help="Processor A: the user there."),
     _option("--login", metavar="TEXT", help="Processor B: the login there."),
     _option("--vt-template", metavar="TEXT", help="Processor B: the virtual terminal's template."),
-)
-_SECRET_OPTIONS = (
     _option(
         "--pin-file", metavar="FILE", help="Processor A: file of mode 0600 with the PIN; else BATCHPAY_GATEWAY_PIN."
     ),
     _option("--password-file", metavar="FILE", help="Processor B: file of mode 0600; else BATCHPAY_GATEWAY_PASSWORD."),
-)
-_FILE_OPTIONS = (
     _option("--from", "from_", metavar="FILE", help="Read accounts from a JSON, TOML or CSV file, one per row."),
     _option("--results", metavar="FILE", help="Outcome for each account (.csv or .json); next to the file by default."),
     _option("--dry-run", is_flag=True, help="Check and show; send nothing."),
 )
 _NOT_ATTRIBUTES = ("from_", "results", "dry_run", "pin_file", "password_file")
-
-
-def _options(*declared: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
-    def decorate(function: Decorated) -> Decorated:
-        for declare in reversed(declared):
-            function = declare(function)
-        return function
-
-    return decorate
 
 
 @click.group(cls=Group, short_help="List, get, create, update, delete gateway accounts.")
@@ -116,7 +97,7 @@ def get(context: Context, number: str) -> int:
 
 
 @gateway.command(short_help="Create an account, or all accounts of a file.")
-@_options(*_ATTRIBUTE_OPTIONS, *_SECRET_OPTIONS, *_FILE_OPTIONS)
+@_account_options
 @click.pass_obj
 def create(context: Context, /, **options: Any) -> int:
     """Create a gateway account from options, or one for each row of a file.
@@ -139,7 +120,7 @@ def create(context: Context, /, **options: Any) -> int:
 
 @gateway.command(short_help="Replace an account's attributes, or those of all accounts of a file.")
 @click.argument("number", metavar="[ID]", required=False)
-@_options(*_ATTRIBUTE_OPTIONS, *_SECRET_OPTIONS, *_FILE_OPTIONS)
+@_account_options
 @click.pass_obj
 def update(context: Context, /, number: str | None, **options: Any) -> int:
     """Replace all attributes of a gateway account with those given; what is not given is not kept.

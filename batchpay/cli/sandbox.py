@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 import click
 
-from batchpay.cli.context import Command, Context
+from batchpay.cli.context import Command, Context, option
 from batchpay.cli.paths import outputs_of
 from batchpay.errors import WrongUse
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-
-
-def _option(name: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
-    """Declare an option with a variable of the sandbox's own: BATCHPAY_LIMIT is another command's."""
-    variable = "BATCHPAY_SANDBOX_" + name.removeprefix("--").replace("-", "_").upper()
-    return click.option(name, envvar=variable, **attributes)
+_option = partial(option, own="SANDBOX_")
 
 
 @click.command(cls=Command)

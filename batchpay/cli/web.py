@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from batchpay.cli import output
-from batchpay.cli.context import Context, Group
+from batchpay.cli.context import Context, Group, option
 from batchpay.cli.options import Cents
 from batchpay.cli.process import actor
 from batchpay.text import printable
@@ -22,15 +23,7 @@ if TYPE_CHECKING:
     from batchpay.web.store import Store
 
 _ROLES = ("prepare", "approve", "settle", "look")
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-
-
-def _option(*names: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
-    """Declare an option with a variable of the page's own."""
-    variable = "BATCHPAY_WEB_" + names[0].removeprefix("--").replace("-", "_").upper()
-    return click.option(*names, envvar=variable, **attributes)
-
-
+_option = partial(option, own="WEB_")
 _home = _option(
     "--home", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Folder for the page's own files."
 )
