@@ -89,7 +89,7 @@ def sample_file() -> Path:
 
 def _show(environment: dict[str, str], settings: Path, *command: str, expected: int) -> None:
     """Run a command as a person would, with its output on the terminal."""
-    click.echo(f"\n$ batchpay {' '.join(command)}", nl=True)
+    click.echo(f"\n$ batchpay {' '.join(command)}")
     sys.stdout.flush()
     arguments = [sys.executable, "-m", "batchpay", *command, "--config", str(settings)]
     code = subprocess.run(arguments, env=environment, check=False).returncode  # noqa: S603 - our own program

@@ -56,9 +56,8 @@ class QuietProgress:
 class TerminalProgress(QuietProgress):
     """A bar with rows, rate now and allowed, outcomes and time left; asks before money moves."""
 
-    def __init__(self, context: Context, settings: Settings, bar: Any, ask: bool) -> None:
+    def __init__(self, context: Context, bar: Any, ask: bool) -> None:
         super().__init__(context)
-        self._settings = settings
         self._bar = bar
         self._ask = ask
         self._task: Any = None
@@ -101,7 +100,7 @@ def progress_for(context: Context, settings: Settings, *, ask: bool) -> Iterator
     bar = Progress(*columns, console=console, transient=True)
     wants_answer = ask and output.is_terminal() and moves_real_money(settings)
     try:
-        yield TerminalProgress(context, settings, bar, wants_answer)
+        yield TerminalProgress(context, bar, wants_answer)
     finally:
         bar.stop()
 

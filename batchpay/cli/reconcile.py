@@ -10,7 +10,7 @@ from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.paths import outputs_of
 from batchpay.cli.process import actor
-from batchpay.cli.resolve import ask_signature, check_signature, confirm
+from batchpay.cli.resolve import TerminalDecider, check_signature
 from batchpay.payment import State, Totals
 from batchpay.text import money, printable, row_count, sum_word
 from batchpay.writing.marks import RECONCILIATION
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from batchpay.ledger.records import BatchSummary
     from batchpay.reconciliation.verdicts import FoundDoubt
     from batchpay.workflows.reconcile import Reconciled
-    from batchpay.workflows.resolve import Signature
 
 
 @click.command(cls=Command, short_help="Match a batch with a gateway's or a bank's export.")
@@ -57,46 +56,30 @@ def reconcile(context: Context, /, batch: str, **options: Any) -> int:
         return outputs_of(context, [options["against"], options["map_"], found.file]).claim(wanted, RECONCILIATION)
 
     request = ReconcileRequest(options["against"], options["map_"], options["days"], output=output_path)
-    decider = _TerminalDecider(context, options) if options["settle"] else None
+    decider = _Decider(context, options) if options["settle"] else None
     done = workflow(batch, request, context.settings, actor(), decider)
     _print(context, done)
     return done.result.exit_code
 
 
-class _TerminalDecider:
+class _Decider(TerminalDecider):
     """See workflows.resolve.Decider."""
-
-    def __init__(self, context: Context, options: dict[str, Any]) -> None:
-        self._context = context
-        self._options = options
 
     def show(self, doubt: FoundDoubt) -> None:
         """Show a row in doubt beside its line, on standard error."""
-        _show(self._context, doubt)
-
-    def sign(self) -> Signature:
-        """Take the signature from the options, or ask for it."""
-        return ask_signature(self._options)
-
-    def confirm(self, sent_again: int) -> None:
-        """Ask, unless --yes."""
-        confirm(self._options, sent_again)
-
-
-def _show(context: Context, doubt: FoundDoubt) -> None:
-    """Show on standard error a row in doubt beside its line."""
-    row, line = doubt.row, doubt.line
-    state = doubt.decision.state if doubt.decision else None
-    color = {State.ACCEPTED: "green", State.DECLINED: "yellow"}.get(state) if state else "red"
-    verdict = f"will be {state}" if state else "stays in doubt"
-    text = (
-        f"{doubt.place}   {row.direction} {money(row.amount_cents)}   {row.details.get('name') or 'no name'}"
-        f"   invoice {row.details.get('invoiceNumber') or 'none'}   account ****{row.last_four}"
-    )
-    there = f"line {line.line}, by {line.found_by}, reference {line.reference or 'none'}, {line.date_text or 'no date'}"
-    click.echo(printable(text), err=True)
-    click.echo(printable(f"  there: {there}: {doubt.why}"), err=True)
-    click.echo(f"  {click.style(verdict, fg=color) if context.color else verdict}", err=True)
+        row, line = doubt.row, doubt.line
+        state = doubt.decision.state if doubt.decision else None
+        color = {State.ACCEPTED: "green", State.DECLINED: "yellow"}.get(state) if state else "red"
+        verdict = f"will be {state}" if state else "stays in doubt"
+        text = (
+            f"{doubt.place}   {row.direction} {money(row.amount_cents)}   {row.details.get('name') or 'no name'}"
+            f"   invoice {row.details.get('invoiceNumber') or 'none'}   account ****{row.last_four}"
+        )
+        reference, day = line.reference or "none", line.date_text or "no date"
+        there = f"line {line.line}, by {line.found_by}, reference {reference}, {day}"
+        click.echo(printable(text), err=True)
+        click.echo(printable(f"  there: {there}: {doubt.why}"), err=True)
+        click.echo(f"  {click.style(verdict, fg=color) if self._context.color else verdict}", err=True)
 
 
 def _print(context: Context, done: Reconciled) -> None:

@@ -84,7 +84,7 @@ def resolve(context: Context, /, batch: str, **options: Any) -> int:
     chosen = options["from_"]
     if single:
         chosen = [RowDecision(options["row"], options["decision"].lower(), _stripped(options["reference"]))]
-    decider, gone = _TerminalDecider(context, options), options["host_is_gone"]
+    decider, gone = _Decider(context, options), options["host_is_gone"]
     return _finish(context, settle(batch, chosen, decider, context.settings, actor(), hosts_are_gone=gone))
 
 
@@ -96,25 +96,31 @@ def check_signature(options: dict[str, Any]) -> None:
             raise click.UsageError(f"without a terminal, settling needs {', '.join(missing)}")
 
 
-def ask_signature(options: dict[str, Any]) -> Signature:
-    """Give who decides and why; asks on a terminal."""
-    from batchpay.workflows.resolve import Signature
+class TerminalDecider:
+    """A person who settles on a terminal, or by options; what they are shown is each command's own."""
 
-    reason = str(_stripped(options["reason"]) or click.prompt("Reason", err=True, value_proc=_filled))
-    name = str(_stripped(options["name"]) or click.prompt("Your name", err=True, value_proc=_filled))
-    return Signature(name, reason)
+    def __init__(self, context: Context, options: dict[str, Any]) -> None:
+        self._context = context
+        self._options = options
 
+    def sign(self) -> Signature:
+        """Take who decides and why from the options, or ask for it."""
+        from batchpay.workflows.resolve import Signature
 
-def confirm(options: dict[str, Any], sending_again: int) -> None:
-    """Ask on a terminal, unless --yes; rows that may be paid twice need more than a key."""
-    if options["yes"]:
-        return
-    if sending_again:
-        answer = click.prompt('Type "send again" to continue', default="", show_default=False, err=True)
-        if answer.strip().lower() != "send again":
-            raise click.Abort
-    else:
-        click.confirm("Settle these rows?", abort=True, err=True)
+        reason = str(_stripped(self._options["reason"]) or click.prompt("Reason", err=True, value_proc=_filled))
+        name = str(_stripped(self._options["name"]) or click.prompt("Your name", err=True, value_proc=_filled))
+        return Signature(name, reason)
+
+    def confirm(self, sent_again: int) -> None:
+        """Ask, unless --yes; rows that may be paid twice need more than a key."""
+        if self._options["yes"]:
+            return
+        if sent_again:
+            answer = click.prompt('Type "send again" to continue', default="", show_default=False, err=True)
+            if answer.strip().lower() != "send again":
+                raise click.Abort
+        else:
+            click.confirm("Settle these rows?", abort=True, err=True)
 
 
 def _stripped(value: Any) -> Any:
@@ -138,12 +144,8 @@ def _list(context: Context, batch: str, export: str | None) -> int:
     return _finish(context, found, exported=export)
 
 
-class _TerminalDecider:
+class _Decider(TerminalDecider):
     """See workflows.resolve.Decider."""
-
-    def __init__(self, context: Context, options: dict[str, Any]) -> None:
-        self._context = context
-        self._options = options
 
     def show(self, proposal: Proposal) -> None:
         """Say on standard error what is about to be recorded, rows that will be sent again last and loudest."""
@@ -162,14 +164,6 @@ class _TerminalDecider:
                 click.echo(printable(f"  {_headline(proposal.doubts[decision.row], proposal.file)}{found}"), err=True)
             if len(chosen) > _SHOWN_MAX:
                 click.echo(f"  and {len(chosen) - _SHOWN_MAX:,} more", err=True)
-
-    def sign(self) -> Signature:
-        """Take the signature from the options, or ask for it."""
-        return ask_signature(self._options)
-
-    def confirm(self, sent_again: int) -> None:
-        """Ask, unless --yes."""
-        confirm(self._options, sent_again)
 
 
 def _loud(context: Context, text: str, state: State) -> str:

@@ -20,15 +20,15 @@ _SOURCES = {"S": "the gateway's interface", "N": "Nacha or the ABA", "H": "a hou
 
 @click.command(cls=Command, short_help="Print every rule for payment rows.")
 @click.option("--markdown", is_flag=True, help="Print a Markdown table.")
-@click.pass_context
-def rules(context: click.Context, markdown: bool) -> None:
+@click.pass_obj
+def rules(context: Context, markdown: bool) -> None:
     """Print every rule for payment rows: the column, the code, what breaks the rule, and whose rule it is.
 
     Example: batchpay rules --markdown
     """
     from batchpay.workflows.rules import all_rules, rule_table
 
-    if context.ensure_object(Context).json:
+    if context.json:
         click.echo(json.dumps({"rules": [_plain(fact) for fact in all_rules()]}, ensure_ascii=False, indent=2))
     elif markdown:
         click.echo(_markdown([_cells(line) for line in rule_table()]))

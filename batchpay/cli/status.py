@@ -9,7 +9,7 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context
 from batchpay.payment import State
-from batchpay.text import money
+from batchpay.text import instant, money, sum_word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,6 @@ def status(context: Context, batch: str | None) -> int:
 
     Example: batchpay status
     """
-    from batchpay.text import instant, sum_word
     from batchpay.workflows.status import all_batches, batch_status, runs_of_batch
 
     if batch is not None:
@@ -71,8 +70,6 @@ def status(context: Context, batch: str | None) -> int:
 
 def _print_runs(runs: Sequence[HostRun]) -> None:
     """Print which machines worked on a batch, and how they stand."""
-    from batchpay.text import instant
-
     click.echo()
     rows = [
         [

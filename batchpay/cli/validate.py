@@ -84,7 +84,7 @@ def print_preview(context: Context, preview: Preview, *, sent: bool) -> None:
     print_counts(preview.verdict)
     if context.quiet:
         return
-    print_failures(preview.verdict, preview.line_word)
+    _print_failures(preview.verdict, preview.line_word)
     if not preview.summary.total.rows:
         return
     for line in preview.unusual:
@@ -119,12 +119,12 @@ def print_counts(verdict: Verdict) -> None:
                 click.echo(f"    {count:>7,}  {name}")
 
 
-def print_failures(verdict: Verdict, line_word: str, most: int = _SHOWN_MAX) -> None:
+def _print_failures(verdict: Verdict, line_word: str) -> None:
     """Print the first errors, a line each; the rejects file and --json have all of them."""
-    for failure in verdict.failures[:most]:
+    for failure in verdict.failures[:_SHOWN_MAX]:
         place = place_of(line_word, failure.row, failure.line)
         hint = f" (suggestion: {failure.suggestion})" if failure.suggestion else ""
         output.print_wrapped(f"{place}: {failure.column}: {failure.message}{hint}")
-    left = sum(verdict.counts.values()) - min(most, len(verdict.failures))
+    left = sum(verdict.counts.values()) - min(_SHOWN_MAX, len(verdict.failures))
     if left > 0:
         click.echo(f"  and {left:,} more: --rejects PATH writes all of them next to their rows")
