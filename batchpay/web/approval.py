@@ -14,20 +14,20 @@ from flask.typing import ResponseReturnValue
 
 from batchpay.approval.plan import Plan, PlanText
 from batchpay.errors import FileRefused, WaitingForPerson
-from batchpay.text import printable
+from batchpay.text import counted, money
 from batchpay.web.acts import NOT_NOW, Refused, over_limit, page_settings, refused
 from batchpay.web.checked import page_context
 from batchpay.web.files import SENT, facts_of, file_or_404, people_by_name
+from batchpay.web.forms import given_words, refusal
 from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, needs, prove_again
 from batchpay.web.site import Site, site
 from batchpay.web.store import Row
-from batchpay.web.words import amount, left_out, money, of, seal
+from batchpay.web.words import amount, as_sentence, left_out, seal
 from batchpay.workflows.approve import PlanView, add_approval, view_plan
 
 blueprint = Blueprint("approval", __name__)
 
-_WORDS_MAX = 500
 _DAY_S = 86_400
 
 
@@ -132,7 +132,7 @@ def _spent(view: PlanView, way_out: str) -> Refused | None:
     """Report that a plan lets nothing through anymore: a password typed for it would be refused."""
     if view.spent is None:
         return None
-    return Refused(f"{view.spent[:1].upper()}{view.spent[1:]}. {way_out}.", NOT_NOW)
+    return Refused(f"{as_sentence(view.spent)} {way_out}.", NOT_NOW)
 
 
 @blueprint.post("/files/<file_id>/ask")
@@ -145,20 +145,20 @@ def ask(file_id: str) -> ResponseReturnValue:
     if problem is None and facts is not None and left_out(facts)["rows"] and request.form.get("partial") != "yes":
         problem = Refused("First confirm that the rows to correct are left out.", 400)
     if problem is not None:
-        return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code
+        return refusal(problem)
     if request.form.get("seal") != file["seal"]:  # checked again in another tab, with another result
         abort(NOT_NOW)
     assert facts is not None, "a file without facts is refused above"
     plan = dataclasses.replace(plan_view(here, file).plan, approvals=())  # those of an earlier request no longer count
-    note = printable(" ".join(request.form.get("note", "").split()))[:_WORDS_MAX]
     with here.store.write() as db:
         if not here.store.move(
             db, file_id, "checked", "asked",
-            asked_by=person.name, asked_at=here.clock(), note=note or None, plan=plan.text(), told=None, stop_by=None,
+            asked_by=person.name, asked_at=here.clock(), note=given_words("note") or None, plan=plan.text(), told=None,
+            stop_by=None,
         ):  # fmt: skip
             abort(NOT_NOW)
         total = facts["to_send"]["total"]
-        sum_asked = f"{of(total['rows'], 'payment')}, {amount(total['amount'])}"
+        sum_asked = f"{counted(total['rows'], 'payment')}, {amount(total['amount'])}"
         what = f"requested approval of {sum_asked}, seal {seal(file['seal'])}"
         here.store.note(db, person.name, file_id, what, person.how)
     return redirect(url_for("approval.page", file_id=file_id), 303)
@@ -182,7 +182,7 @@ def withdraw(file_id: str) -> ResponseReturnValue:
     person, file = current_person(), file_or_404(file_id)
     problem = refused("withdraw", person, file)
     if problem is not None:
-        return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code
+        return refusal(problem)
     _send_back(file, person, "withdrew the request", None)
     return redirect(url_for("files.file", file_id=file_id), 303)
 
@@ -199,7 +199,7 @@ def decide(file_id: str) -> ResponseReturnValue:
         return redirect(url_for("runs.page", file_id=file_id), 303)
     problem = refused("turn_down" if is_no else "approve", person, file, approvers)
     if problem is not None:
-        return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code
+        return refusal(problem)
     plan = plan_view(here, file).plan
     if request.form.get("plan") != plan.id:  # a plan of the same seal may have other warnings
         abort(NOT_NOW)
@@ -243,7 +243,7 @@ def _record(here: Site, file: Row, person: Person, plan: Plan, *, is_enough: boo
 
 
 def _turn_down(file: Row, person: Person) -> ResponseReturnValue:
-    why = printable(" ".join(request.form.get("why", "").split()))[:_WORDS_MAX]
+    why = given_words("why")
     if not why:
         return _page(file, Refused("Say why, so that it can be corrected. Nothing was done.", 400))
     _send_back(file, person, f"turned it down: {why}", f"{person.shown} turned this down: {why}")

@@ -16,13 +16,16 @@ from markupsafe import Markup
 
 from batchpay.errors import WrongUse
 from batchpay.web import spool
+from batchpay.web.acts import Refused
 from batchpay.web.files import REPLACEABLE, expected, facts_of, file_or_404, is_reconciled, people_by_name
+from batchpay.web.forms import refusal
 from batchpay.web.grid import BLOCK, Grid, GridRow
 from batchpay.web.names import rejects_name
 from batchpay.web.sealed_file import MARKED
 from batchpay.web.sign_in import current_person, needs
 from batchpay.web.site import site
 from batchpay.web.store import Row
+from batchpay.web.words import as_sentence
 
 blueprint = Blueprint("checked", __name__)
 
@@ -133,9 +136,8 @@ def cells(row: GridRow, columns: list[tuple[int, str]]) -> Markup:
     A cell is a paragraph of its own, in the direction of its text (app.css): a bdi in each takes a browser longer.
     """
     marks = row.marks()
-    texts = html.escape("\n".join(row.cells[place] or "" for place, _ in columns)).split(
-        "\n"
-    )  # no cell shown has a line break
+    shown = "\n".join(row.cells[place] or "" for place, _ in columns)  # no cell shown has a line break
+    texts = html.escape(shown).split("\n")
     written = []
     for (place, _), text in zip(columns, texts, strict=True):
         mark = marks.get(place)
@@ -152,8 +154,7 @@ def marked(file_id: str) -> ResponseReturnValue:
     content = spool.kept(here.ledger(), here.home, file_id, MARKED)
     if content is None:
         abort(404)
-    with here.store.write() as db:
-        here.store.note(db, person.name, file_id, "downloaded the rows to correct", person.how)
+    here.note(person, file_id, "downloaded the rows to correct")
     answer = Response(content, mimetype="application/octet-stream")
     answer.headers.set("Content-Disposition", "attachment", filename=rejects_name(file["name"]))
     return answer
@@ -175,7 +176,7 @@ def again(file_id: str) -> ResponseReturnValue:
     try:
         chosen |= expected()
     except WrongUse as error:
-        return render_template("said.html", sentence=f"{str(error).capitalize()}.", code=400), 400
+        return refusal(Refused(as_sentence(str(error)), 400))
     return _check_again(file, REPLACEABLE, chosen, f"checked it again{_said(chosen)}")
 
 

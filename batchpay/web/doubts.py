@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Any
 
 from flask import Blueprint, redirect, render_template, request, url_for
@@ -19,15 +18,17 @@ from batchpay.errors import BatchHeld, BatchpayError, LedgerNotUsable, NotUsable
 from batchpay.ledger.records import BatchSummary
 from batchpay.reconciliation.resolution import DECISIONS, Doubt, reason_with_notes
 from batchpay.reconciliation.resolution import rows_in_doubt as doubts_of_batch
-from batchpay.text import place_of, place_word, printable
+from batchpay.text import place_of, place_word
 from batchpay.web import papers
 from batchpay.web.acts import NOT_NOW, Refused, over_limit, refused_again
 from batchpay.web.files import people_by_name
+from batchpay.web.forms import given_file, given_words
 from batchpay.web.people import Person
 from batchpay.web.runs import file_of
 from batchpay.web.sign_in import current_person, needs, prove_again
 from batchpay.web.site import Site, site
 from batchpay.web.store import Row
+from batchpay.web.words import as_sentence
 from batchpay.workflows.resolve import Proposal, RowDecision, Signature, settle
 from batchpay.workflows.status import in_doubt
 
@@ -37,7 +38,6 @@ SEND_AGAIN = "send again"
 SHOWN_MAX = 200
 """The page lists this many rows of a batch; the sheet has all of them."""
 _OVER = "One of these requests has ended, or its payment was sent again in the meantime. Nothing was done; check again."
-_WORDS_MAX = 500
 _REFERENCE_MAX = 128
 
 
@@ -149,7 +149,7 @@ def decide(batch: str) -> ResponseReturnValue:
     here, person = site(), current_person()
     batch = here.ledger().find(batch).batch
     chosen = _chosen()
-    reason = _reason()
+    reason = given_words("reason")
     problem = None
     if not chosen:
         problem = Refused("Record what happened for at least one payment. Nothing was done.", 400)
@@ -168,15 +168,13 @@ def decide_by_sheet(batch: str) -> ResponseReturnValue:
     """Record what a filled-in sheet decides, as `decide` does; a child reads it."""
     here, person = site(), current_person()
     batch = here.ledger().find(batch).batch
-    given, reason = request.files.get("sheet"), _reason()
-    data = given.read() if given else b""
+    (data, name), reason = given_file("sheet"), given_words("reason")
     if not data or not reason:
         return _page(Refused("Choose the filled-in sheet, and say how you know. Nothing was done.", 400), batch)
     if (wrong := prove_again()) is not None:
         return _page(Refused(wrong, 401), batch)
-    name = printable(PurePath(((given.filename if given else None) or "sheet").replace("\\", "/")).name)
     try:
-        filled = papers.read_json(here, "decisions", batch, name, given=data)
+        filled = papers.read_json(here, "decisions", batch, name or "sheet", given=data)
     except NotUsable as error:
         return _page(Refused(_sentence(error), 400), batch)
     chosen = [RowDecision(one["row"], one["decision"], one["reference"]) for one in filled["decisions"]]
@@ -260,10 +258,6 @@ def _chosen() -> list[RowDecision]:
     return chosen
 
 
-def _reason() -> str:
-    return printable(" ".join(request.form.get("reason", "").split()))[:_WORDS_MAX]
-
-
 def _attempts() -> dict[int, str]:
     """Read from the form which attempt of each row the person saw: `attempt-ROW`."""
     fields = ((name.partition("-"), said) for name, said in request.form.items())
@@ -334,8 +328,7 @@ def _refused(error: BatchpayError) -> Refused:
 
 
 def _sentence(error: Any) -> str:
-    text = str(error).removesuffix("; nothing was changed")
-    return f"{text[:1].upper()}{text[1:]}."
+    return as_sentence(str(error).removesuffix("; nothing was changed"))
 
 
 class _Signed:

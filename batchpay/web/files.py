@@ -6,7 +6,6 @@ import json
 import re
 import secrets
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Any
 
 from flask import Blueprint, Response, abort, jsonify, redirect, render_template, request, url_for
@@ -15,12 +14,14 @@ from flask.typing import ResponseReturnValue
 from batchpay.errors import WrongUse
 from batchpay.payment import State, typed_cents
 from batchpay.summary import summary_of_batch
-from batchpay.text import printable
 from batchpay.web import spool
+from batchpay.web.acts import Refused
+from batchpay.web.forms import name_of, refusal
 from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, needs
 from batchpay.web.site import Site, site
 from batchpay.web.store import Row
+from batchpay.web.words import as_sentence
 
 blueprint = Blueprint("files", __name__)
 
@@ -129,9 +130,8 @@ def begin() -> ResponseReturnValue:
     """Start an upload: its name and size, for pieces to follow, or all of it from a plain form."""
     here, whole = site(), request.files.get("file")
     data = whole.read() if whole is not None else b""
-    name = (whole.filename if whole is not None else request.form.get("name")) or ""
+    name = name_of(whole.filename if whole is not None else request.form.get("name"))[-_NAME_MAX:]
     size = len(data) if whole is not None else request.form.get("size", 0, int)
-    name = printable(PurePath(name.replace("\\", "/")).name)[-_NAME_MAX:]
     try:
         options = expected()
         before = _before(here)
@@ -256,4 +256,4 @@ def _refuse(here: Site, name: str, size: int) -> None:
 def _refused(sentence: str, *, by_form: bool) -> ResponseReturnValue:
     if not by_form:
         return jsonify(error=sentence), 400
-    return render_template("said.html", sentence=sentence[0].upper() + sentence[1:] + ".", code=400), 400
+    return refusal(Refused(as_sentence(sentence), 400))

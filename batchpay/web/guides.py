@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from functools import cache
 from typing import Any
 
@@ -34,9 +32,5 @@ def rules() -> ResponseReturnValue:
 @cache
 def _rules() -> list[dict[str, Any]]:
     """Have a child read the rules from the schemas, once: the server itself does not load them."""
-    descriptor = papers.make(site(), "rules")
-    try:
-        found: list[dict[str, Any]] = json.loads(b"".join(papers.in_blocks(descriptor)))
-    finally:
-        os.close(descriptor)
+    found: list[dict[str, Any]] = papers.read_json(site(), "rules")
     return found

@@ -114,8 +114,7 @@ def check() -> ResponseReturnValue:
     here, person = site(), current_person()
     problems = papers.read_json(here, "check")
     said = f"{len(problems)} problems; tell your batchpay administrator" if problems else "nothing was altered"
-    with here.store.write() as db:
-        here.store.note(db, person.name, None, f"{CHECKED}{said}", person.how)
+    here.note(person, None, f"{CHECKED}{said}")
     return redirect(url_for("history.audit"), 303)
 
 

@@ -10,10 +10,10 @@ import json
 import os
 import sys
 from collections.abc import Callable, Collection
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, BinaryIO
 
 from batchpay.errors import BatchpayError, WrongUse
 from batchpay.ledger.open import open_ledger
@@ -41,10 +41,10 @@ def main() -> int:
     kind, given = sys.argv[1:]
     asked = json.load(sys.stdin)
     settings = load_settings(asked["settings"], {})
-    source = None if given == "-" else int(given)
     try:
-        with os.fdopen(os.dup(1), "w+b") as into:
-            KINDS[kind](settings, into, source, *asked["arguments"])
+        with os.fdopen(os.dup(1), "w+b") as into, ExitStack() as opened:
+            files = [opened.enter_context(os.fdopen(os.dup(int(given)), "rb"))] if given != "-" else []
+            KINDS[kind](settings, into, *files, *asked["arguments"])
     except BatchpayError as error:
         sys.stderr.write(str(error))
         return error.exit_code
@@ -53,22 +53,21 @@ def main() -> int:
     return 0
 
 
-def _results(settings: Settings, into: Any, source: int | None, batch: str, name: str) -> None:
+def _results(settings: Settings, into: Any, batch: str, name: str) -> None:
     results_again(batch, lambda _: Stream(name, into), settings)
 
 
-def _report(settings: Settings, into: Any, source: int | None, batch: str, name: str) -> None:
+def _report(settings: Settings, into: Any, batch: str, name: str) -> None:
     batch_page(batch, lambda _: Stream(name, into), settings)
 
 
-def _doubts(settings: Settings, into: Any, source: int | None, batch: str, name: str) -> None:
+def _doubts(settings: Settings, into: Any, batch: str, name: str) -> None:
     list_in_doubt(batch, settings, _LOOKER, sheet=Stream(name, into))
 
 
-def _decisions(settings: Settings, into: Any, source: int | None, batch: str, sheet: str) -> None:
+def _decisions(settings: Settings, into: Any, file: BinaryIO, batch: str, sheet: str) -> None:
     """Read what a filled-in sheet decides; nothing is recorded."""
-    assert source is not None, "a sheet is given"
-    with closing(open_ledger(settings.ledger, read_only=True)) as ledger, os.fdopen(os.dup(source), "rb") as file:
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         doubts = {doubt.row: doubt for doubt in rows_in_doubt(ledger, batch, settings.gateway.timeout)}
         filled = read_decisions(Stream(sheet, file), batch, doubts)
     words = {state: word for word, state in DECISIONS.items()}
@@ -84,17 +83,14 @@ def _decisions(settings: Settings, into: Any, source: int | None, batch: str, sh
     into.write(json.dumps({"decisions": found, "notes": filled.notes}).encode())
 
 
-def _reconcile(settings: Settings, into: Any, source: int | None, batch: str, name: str, export: str) -> None:
+def _reconcile(settings: Settings, into: Any, against: BinaryIO, batch: str, name: str, export: str) -> None:
     """Match a batch with an export: every row and line of both."""
-    assert source is not None, "an export is given"
-    with os.fdopen(os.dup(source), "rb") as against:
-        reconcile(batch, ReconcileRequest(Stream(export, against), output=Stream(name, into)), settings, _LOOKER)
+    reconcile(batch, ReconcileRequest(Stream(export, against), output=Stream(name, into)), settings, _LOOKER)
 
 
-def _compare(settings: Settings, into: Any, source: int | None, batch: str, export: str) -> None:
+def _compare(settings: Settings, into: Any, against: BinaryIO, batch: str, export: str) -> None:
     """Write a match's result, as the command line's JSON, and the rows in doubt that the export has."""
-    assert source is not None, "an export is given"
-    with Path(os.devnull).open("w+b") as nowhere, os.fdopen(os.dup(source), "rb") as against:
+    with Path(os.devnull).open("w+b") as nowhere:
         request = ReconcileRequest(Stream(export, against), output=Stream("none.csv", nowhere))
         done = reconcile(batch, request, settings, _LOOKER)
         looked = _Viewer()
@@ -120,7 +116,7 @@ def _compare(settings: Settings, into: Any, source: int | None, batch: str, expo
 def _settle(
     settings: Settings,
     into: Any,
-    source: int | None,
+    against: BinaryIO,
     batch: str,
     export: str,
     name: str,
@@ -129,9 +125,8 @@ def _settle(
     shown: str,
 ) -> None:
     """Settle what an export proves, signed by the person who saw it on the page as `shown`."""
-    assert source is not None, "an export is given"
     signature, actor = _Signed(Signature(name, reason), json.loads(shown)), Actor(**json.loads(by))
-    with Path(os.devnull).open("w+b") as nowhere, os.fdopen(os.dup(source), "rb") as against:
+    with Path(os.devnull).open("w+b") as nowhere:
         request = ReconcileRequest(Stream(export, against), output=Stream("none.csv", nowhere))
         done = reconcile(batch, request, settings, actor, signature)
     into.write(json.dumps({"settled": [_found_json(one) for one in done.settled]}).encode())
@@ -198,20 +193,20 @@ def _found_json(found: FoundDoubt) -> dict[str, Any]:
     }
 
 
-def _find(settings: Settings, into: Any, source: int | None, payment_id: str) -> None:
+def _find(settings: Settings, into: Any, payment_id: str) -> None:
     """Look a payment up by its paymentId."""
     found = find_payment(payment_id, settings)
     said = {"batch": found.earlier_batch, "place": found.earlier_place, "at": instant(found.at)} if found else None
     into.write(json.dumps(said).encode())
 
 
-def _check_ledger(settings: Settings, into: Any, source: int | None) -> None:
+def _check_ledger(settings: Settings, into: Any) -> None:
     """Check the whole ledger; one line for each problem."""
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         into.write(json.dumps(ledger.check()).encode())
 
 
-def _template(settings: Settings, into: Any, source: int | None) -> None:
+def _template(settings: Settings, into: Any) -> None:
     """Write an empty payment file."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "template.xlsx"
@@ -219,7 +214,7 @@ def _template(settings: Settings, into: Any, source: int | None) -> None:
         into.write(path.read_bytes())
 
 
-def _rules(settings: Settings, into: Any, source: int | None) -> None:
+def _rules(settings: Settings, into: Any) -> None:
     """Write every rule: what it applies to, how severe it is, what it says of a row."""
     lines = [
         {"where": line.where, "severity": line.fact.severity, "message": line.fact.message} for line in rule_table()

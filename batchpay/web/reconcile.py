@@ -9,7 +9,6 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import Any
 
 from flask import Blueprint, abort, redirect, render_template, request, url_for
@@ -18,10 +17,10 @@ from flask.typing import ResponseReturnValue
 from batchpay.errors import NotUsable
 from batchpay.ledger.records import BatchSummary
 from batchpay.reconciliation.resolution import rows_in_doubt
-from batchpay.text import printable
 from batchpay.web import papers, spool
 from batchpay.web.acts import NOT_NOW, Refused
 from batchpay.web.files import RECONCILED
+from batchpay.web.forms import given_file, given_words
 from batchpay.web.people import Person
 from batchpay.web.runs import file_of
 from batchpay.web.sign_in import current_person, needs, prove_again
@@ -30,7 +29,6 @@ from batchpay.web.site import Site, site
 blueprint = Blueprint("reconcile", __name__)
 
 ENDINGS = (".csv", ".txt", ".tsv", ".xlsx", ".xlsm")
-_WORDS_MAX = 500
 _NAME_MAX = 120
 _CHANGED = (
     "This batch was compared again in the meantime, or a payment in doubt was settled: what holds now is shown below. "
@@ -77,9 +75,8 @@ def take(batch: str) -> ResponseReturnValue:
     """Accept an export, and match it."""
     here, person = site(), current_person()
     found = here.ledger().find(batch)
-    given = request.files.get("export")
-    name = printable(PurePath(((given.filename if given else None) or "").replace("\\", "/")).name)[-_NAME_MAX:]
-    data = given.read() if given else b""
+    data, name = given_file("export")
+    name = name[-_NAME_MAX:]
     if not data or not name.lower().endswith(ENDINGS):
         return _page(found, Refused("Choose the bank's export, a CSV file or a workbook.", 400))
     try:
@@ -92,7 +89,7 @@ def take(batch: str) -> ResponseReturnValue:
     for kept, content in (("export", data), ("name", name.encode()), ("compared", dated)):
         pieces = range(0, len(content), spool.PIECE_BYTES)
         spool.keep(here.ledger(), here.home, place, kept, [content[at : at + spool.PIECE_BYTES] for at in pieces])
-    _note(here, person, found.batch, f"compared {found.batch} with {name}")
+    here.note(person, file_of(here, found.batch), f"compared {found.batch} with {name}")
     _note_if_reconciled(here, found.batch, compared)
     return redirect(url_for("reconcile.page", batch=found.batch), 303)
 
@@ -117,7 +114,7 @@ def settle(batch: str) -> ResponseReturnValue:
     seen = _kept(here, found.batch, "compared")
     if seen is None or request.form.get("seen") != _mark(seen, _in_doubt(here, found.batch)):
         return _page(found, Refused(_CHANGED, NOT_NOW))
-    reason = printable(" ".join(request.form.get("reason", "").split()))[:_WORDS_MAX]
+    reason = given_words("reason")
     if not reason:
         return _page(found, Refused("Say how you know. Nothing was done.", 400))
     if (wrong := prove_again()) is not None:
@@ -129,7 +126,7 @@ def settle(batch: str) -> ResponseReturnValue:
     except NotUsable as error:
         return _page(found, Refused(f"Nothing was settled: {error}", NOT_NOW))
     said = ", ".join(f"{one['place']} {one['becomes']}" for one in settled) or "nothing, which was no longer in doubt,"
-    _note(here, person, found.batch, f"settled {said} by what {name} proves: {reason}")
+    here.note(person, file_of(here, found.batch), f"settled {said} by what {name} proves: {reason}")
     compared = _made(here, "compare", data, found.batch, name)
     dated = json.dumps(compared | _signed(here, person, data) | {"settled": settled}).encode()
     spool.keep(here.ledger(), here.home, spool.export_place(found.batch), "compared", [dated])
@@ -140,11 +137,6 @@ def settle(batch: str) -> ResponseReturnValue:
 def _signed(here: Site, person: Person, data: bytes) -> dict[str, Any]:
     """Return who compared a batch, when, and with which export."""
     return {"by": person.shown, "at": here.clock(), "export": _digest(data)}
-
-
-def _note(here: Site, person: Person, batch: str, what: str) -> None:
-    with here.store.write() as db:
-        here.store.note(db, person.name, file_of(here, batch), what, person.how)
 
 
 def _note_if_reconciled(here: Site, batch: str, compared: dict[str, Any]) -> None:

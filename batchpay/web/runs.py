@@ -17,6 +17,7 @@ from batchpay.web.acts import NOT_NOW, Refused, over_limit, refused
 from batchpay.web.approval import approvers_of, plan_view
 from batchpay.web.checked import page_context
 from batchpay.web.files import SENT, WENT_ON, facts_of, file_or_404, people_by_name
+from batchpay.web.forms import refusal
 from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, prove_again
 from batchpay.web.site import Fragment, Site, site
@@ -225,7 +226,7 @@ def stop(file_id: str) -> ResponseReturnValue:
     here, person, file = site(), current_person(), file_or_404(file_id)
     problem = refused("stop", person, file)
     if problem is not None:
-        return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code
+        return refusal(problem)
     with here.store.write() as db:
         changed = db.execute(
             "UPDATE file SET stop_by = ? WHERE id = ? AND state IN ('approved', 'sending') AND stop_by IS NULL",
@@ -243,7 +244,7 @@ def go_on(file_id: str) -> ResponseReturnValue:
     run = run_status(here, file)
     problem = _go_on_refused(here, person, file, run)
     if problem is not None:
-        return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code
+        return refusal(problem)
     if request.form.get("seen") != run.waits:
         return _page(file, Refused(_OTHERS_WAIT, NOT_NOW))
     if (wrong := prove_again()) is not None:
@@ -275,9 +276,7 @@ def _paper(batch: str, kind: str, ending: str) -> ResponseReturnValue:
     found = here.ledger().find(batch)
     name = f"{found.file.rpartition('/')[2].rpartition('.')[0] or found.batch}.{ending}"
     made = papers.make(here, kind, found.batch, name)
-    with here.store.write() as db:
-        what = f"downloaded the {kind} of {found.batch}"
-        here.store.note(db, person.name, file_of(here, found.batch), what, person.how)
+    here.note(person, file_of(here, found.batch), f"downloaded the {kind} of {found.batch}")
     return papers.download(made, name)
 
 

@@ -24,6 +24,7 @@ from batchpay.web.store import Store
 
 if TYPE_CHECKING:
     from batchpay.web.jobs import Supervisor
+    from batchpay.web.people import Person
 
 EXTENSION = "batchpay"
 KEPT_S = 5.0
@@ -121,6 +122,11 @@ class Site:
     def asks_for_codes(self) -> bool:
         """Whether acts on money need a code of an authenticator: not if only this machine reaches the page."""
         return self.access.behind_tls or self.access.proxy_header is not None
+
+    def note(self, person: Person, file_id: str | None, what: str) -> None:
+        """Record what a person did, where nothing else is written with it."""
+        with self.store.write() as db:
+            self.store.note(db, person.name, file_id, what, person.how)
 
     def ledger(self) -> Ledger:
         """Return this thread's ledger to read; a page never closes it."""

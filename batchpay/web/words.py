@@ -22,11 +22,6 @@ STATES = {
 """Where a file is. Anything worse than its state, such as a payment in doubt, is shown instead of it."""
 
 
-def money(cents: int) -> str:
-    """Write cents as an amount: 1,234.56."""
-    return text.money(cents)
-
-
 def amount(plain: str | None) -> str:
     """Write an amount from our own JSON, `1234.56`, for people: 1,234.56."""
     if not plain:
@@ -38,11 +33,6 @@ def amount(plain: str | None) -> str:
 def count(number: int) -> str:
     """Write a number: 1,234."""
     return f"{number:,}"
-
-
-def of(number: int, one: str, many: str | None = None) -> str:
-    """Write a number with its noun: 1 row, 1,204 rows."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def when(moment: float | str | None) -> str:
@@ -77,6 +67,11 @@ def seal(characters: str | None) -> str:
     return "-".join((characters or "")[at : at + 4] for at in range(0, len(characters or ""), 4))
 
 
+def as_sentence(message: str) -> str:
+    """Write a message of the command line as a sentence of a page."""
+    return f"{message[:1].upper()}{message[1:]}."
+
+
 def left_out(facts: dict[str, Any]) -> dict[str, Any]:
     """Return rows and amount of a checked file that a run would neither send nor has sent."""
     if facts.get("known"):
@@ -97,10 +92,10 @@ def bytes_shown(number: int) -> str:
 
 
 FILTERS: dict[str, Any] = {
-    "money": money,
+    "money": text.money,
     "amount": amount,
     "count": count,
-    "of": of,
+    "of": text.counted,
     "when": when,
     "to_the_second": to_the_second,
     "zone": zone,
