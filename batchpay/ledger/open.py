@@ -6,14 +6,15 @@ Whatever needs a ledger opens it here; no other package knows which database hol
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from batchpay.errors import BatchpayError, SettingsNotUsable, WrongUse
+from batchpay.errors import BatchpayError, LedgerMissing, SettingsNotUsable, WrongUse
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.machine import machine_name
 from batchpay.ledger.paths import LedgerPaths
@@ -103,6 +104,18 @@ def open_ledger(settings: LedgerSettings, *, create_as: str | None = None, read_
     from batchpay.ledger.sqlite import opening
 
     return opening.open_ledger(place, machine_name(settings), create_as=create_as, read_only=read_only)
+
+
+@contextmanager
+def ledger_if_any(settings: LedgerSettings) -> Iterator[Ledger | None]:
+    """Open the ledger for reading, and close it; None if there is none yet."""
+    try:
+        ledger = open_ledger(settings, read_only=True)
+    except LedgerMissing:
+        yield None
+        return
+    with closing(ledger):
+        yield ledger
 
 
 def bring_up_to_date(settings: LedgerSettings) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from batchpay.errors import FileRefused, WrongUse
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import BatchSummary, Decision, LedgerRow
+from batchpay.ledger.records import Decision, LedgerRow
 from batchpay.payment import Direction, State, Totals, format_cents
 from batchpay.reconciliation.loose_formats import foreign_cents
 from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet
@@ -122,11 +122,12 @@ def rows_in_doubt(ledger: Ledger, batch: str, timeout_s: float) -> list[Doubt]:
     return sorted(doubts, key=lambda doubt: (not doubt.money_leaves, doubt.row))
 
 
-def take_over(ledger: Ledger, batch: BatchSummary, who: str) -> None:
+def take_over(ledger: Ledger, batch: str, who: str) -> None:
     """Put rows that a killed run left in `sending` in doubt; the caller holds the batch."""
-    if batch.by_state[State.SENDING].rows:
-        run = ledger.start(batch.batch, who)
-        run.finish("an earlier run was killed" if batch.by_state[State.PENDING].rows else None)
+    by_state = ledger.find(batch).by_state  # until it was held, a run may have changed it
+    if by_state[State.SENDING].rows:
+        run = ledger.start(batch, who)
+        run.finish("an earlier run was killed" if by_state[State.PENDING].rows else None)
 
 
 def effect_of(decisions: Sequence[Decision], doubts: Mapping[int, Doubt]) -> dict[State, Totals]:

@@ -314,5 +314,4 @@ def _count(side: dict[MatchStatus, Totals], verdict: MatchStatus, cents: int) ->
 
 
 def _json(totals: Totals | None) -> dict[str, object]:
-    counted = totals or Totals()
-    return totals_json(counted)
+    return totals_json(totals or Totals())

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +22,9 @@ from batchpay.approval.sign_off import sign_off_lines
 from batchpay.errors import LedgerMissing, WrongUse
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.open import open_ledger
-from batchpay.payment import Actor, Environment, State, Totals, added_up
-from batchpay.settings import GatewaySettings, LedgerSettings, Settings
+from batchpay.ledger.open import ledger_if_any
+from batchpay.payment import Actor, State, Totals, added_up
+from batchpay.settings import GatewaySettings, Settings
 from batchpay.summary import Summary, note_if_outdated, summary_of_batch
 from batchpay.text import row_count, totals_json
 from batchpay.validation.check import valid_rows
@@ -143,7 +143,7 @@ def validate(request: FileRequest, settings: Settings) -> Preview:
     Earlier payments are looked up in the ledger, if there is one, so that a check finds what a submission would, and
     what a submission would send is what the ledger does not have yet.
     """
-    with _ledger_to_read(settings.ledger) as ledger:
+    with ledger_if_any(settings.ledger) as ledger:
         checked = check_file(request, CheckContext(settings, ledger, wants_schedule=True))
         preview = _preview(ledger, request, checked, settings, Decisions())
         _note_if_outdated(preview.summary, ledger)
@@ -170,10 +170,9 @@ def dry_run(
     `results` is where a submission would write its results: if results of a batch that the ledger does not know are
     already there, the file is refused here as well.
     """
-    environment = environment_of(settings.gateway)
     if preflight is not None and insists:
         preflight.check_connection()
-    with _ledger_to_read(settings.ledger) as ledger:
+    with ledger_if_any(settings.ledger) as ledger:
         context = CheckContext(settings, ledger, preflight, decisions, wants_schedule=True)
         if ledger is not None and not decisions.paid_elsewhere_checked:
             refuse_other_environment(ledger, settings)
@@ -184,7 +183,7 @@ def dry_run(
         preview = _preview(ledger, request, checked, settings, decisions)
         releases = decisions.release and checked.releasable.rows > 0
         if ledger is not None and must_check_elsewhere(preview.known, decisions, releases=releases):
-            refuse_paid_elsewhere(ledger, results, environment)
+            refuse_paid_elsewhere(ledger, results, environment_of(settings.gateway))
         _note_if_outdated(preview.summary, ledger)
         preview.summary.notes += [*_note_on_set_aside(ledger, preview.known), *note_on_address(ledger, settings)]
         if ledger is None:
@@ -229,35 +228,23 @@ def refuse_release_of_nothing(checked: FileCheck, decisions: Decisions) -> None:
 
 
 def batch_to_continue(
-    ledger: Ledger, digest: bytes, environment: Environment, decisions: Decisions
+    ledger: Ledger, checked: FileCheck, settings: Settings, decisions: Decisions
 ) -> BatchSummary | None:
-    """Find the batch that a submission would continue; None if it would register a new one.
+    """Find the batch that a submission would continue, as it is now; None if it would register a new one.
 
     One reason pays once more, however often the command is run.
     """
-    known = ledger.find_digest(digest, environment)
+    find = partial(ledger.find_digest, checked.digest, environment_of(settings.gateway))
+    known = find()
     if known is None or not decisions.again:
         return known
-    made = ledger.find_digest(digest, environment, decisions.reason)
-    if made is not None:
+    if (made := find(decisions.reason)) is not None:
         return made
     unsettled = [state for state in (State.PENDING, State.SENDING, State.IN_DOUBT) if known.by_state[state].rows]
     if unsettled:
         states = " and ".join(unsettled).replace("_", " ")
         raise WrongUse(f"batch {known.batch} still has rows {states}: settle it before paying it again")
     return None
-
-
-@contextmanager
-def _ledger_to_read(settings: LedgerSettings) -> Iterator[Ledger | None]:
-    """Open the ledger for reading; None if there is none yet."""
-    try:
-        ledger = open_ledger(settings, read_only=True)
-    except LedgerMissing:
-        yield None
-        return
-    with closing(ledger):
-        yield ledger
 
 
 def _note_if_outdated(summary: Summary, ledger: Ledger | None) -> None:
@@ -269,9 +256,9 @@ def _note_if_outdated(summary: Summary, ledger: Ledger | None) -> None:
 
 def _note_on_set_aside(ledger: Ledger | None, batch: BatchSummary | None) -> list[str]:
     """Say that a submission may send more than is counted here: rows of which an answer says that it wasn't applied."""
-    if ledger is None or batch is None or not batch.by_state[State.SENDING].rows:
+    if ledger is None or batch is None:
         return []
-    from batchpay.workflows.still_due import rows_set_aside  # few files need it
+    from batchpay.workflows.still_due import rows_set_aside  # a check without a ledger does not need it
 
     if not (rows := rows_set_aside(ledger, batch)):
         return []
@@ -285,11 +272,7 @@ def _preview(
     ledger: Ledger | None, request: FileRequest, checked: FileCheck, settings: Settings, decisions: Decisions
 ) -> Preview:
     summary = checked.summary(request)
-    batch = (
-        None
-        if ledger is None
-        else batch_to_continue(ledger, checked.digest, environment_of(settings.gateway), decisions)
-    )
+    batch = None if ledger is None else batch_to_continue(ledger, checked, settings, decisions)
     summary.batch = batch.batch if batch else None
     summary.environment = environment_of(settings.gateway)
     proposal, schedule = propose(ledger, request, checked, settings, decisions, batch)

@@ -14,8 +14,9 @@ import polars as pl
 from batchpay.errors import WrongUse
 from batchpay.intake.maps.draft import Choice, Draft, Question
 from batchpay.intake.maps.map_file import mapping_of
+from batchpay.intake.maps.mapping import Mapping
 from batchpay.intake.maps.proposal import Unmapped, finished, propose
-from batchpay.intake.source import open_source
+from batchpay.intake.source import Source, open_source
 from batchpay.schemas.columns import ACCOUNT, COLUMNS, MONEY, ROUTING
 from batchpay.text import row_count
 from batchpay.writing.atomic import PendingFile
@@ -90,7 +91,7 @@ def propose_map(file: FileToMap, asker: Asker | None, write: Path | None) -> Pro
     Raises FileRefused if the file can't be read, WrongUse if the map would replace a file.
     """
     if write is not None and os.path.lexists(write):
-        raise WrongUse(f"{write} already exists: a map is never overwritten, name another file")
+        raise _taken(write)
     cells, rows, is_whole, name, sheet = _read(file)
     draft = propose(cells)
     if asker is not None:
@@ -119,7 +120,7 @@ def _read(file: FileToMap) -> tuple[dict[str, pl.Series], int, bool, str, str | 
         return {name: whole[place] for place, name in named}, rows, is_whole, source.name, source.sheet
 
 
-def _open(file: FileToMap, mapping: Any) -> Any:
+def _open(file: FileToMap, mapping: Mapping) -> Source:
     return open_source(
         file.path,
         format=file.format,
@@ -196,4 +197,8 @@ def _write(path: Path, proposed: Proposed) -> None:
         pending.file.write(proposed.draft.toml(headline).encode())
     if not pending.commit_new():
         pending.abandon()
-        raise WrongUse(f"{path} already exists: a map is never overwritten, name another file")
+        raise _taken(path)
+
+
+def _taken(path: Path) -> WrongUse:
+    return WrongUse(f"{path} already exists: a map is never overwritten, name another file")

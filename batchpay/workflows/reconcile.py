@@ -89,7 +89,7 @@ def _settle(
     caution: str | None,
 ) -> tuple[list[FoundDoubt], Matching]:
     """Show every row in doubt that the export has, ask, and settle those whose line shows their outcome."""
-    take_over(ledger, ledger.find(batch.batch), str(actor))
+    take_over(ledger, batch.batch, str(actor))
     batch = ledger.find(batch.batch)  # until it was held, a run may have left rows in doubt
     matching = match(ledger, batch, export.lines, days)
     found = list(found_doubts(ledger, batch, matching, caution))

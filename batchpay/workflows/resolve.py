@@ -16,6 +16,7 @@ from batchpay.reconciliation.references import refused_reference
 from batchpay.reconciliation.resolution import (
     DECISIONS,
     Doubt,
+    FilledSheet,
     decide,
     effect_of,
     read_decisions,
@@ -106,7 +107,7 @@ def list_in_doubt(reference: str, settings: Settings, actor: Actor, *, sheet: st
         with closing(open_ledger(settings.ledger)) as ledger:
             try:
                 with ledger.lock(found.digest):
-                    take_over(ledger, ledger.find(found.batch), str(actor))
+                    take_over(ledger, found.batch, str(actor))
             except BatchHeld:
                 run_under_way = True
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
@@ -134,7 +135,7 @@ def settle(
     with closing(open_ledger(settings.ledger)) as ledger:
         found = ledger.find(reference)
         with ledger.lock(found.digest):
-            take_over(ledger, ledger.find(found.batch), str(actor))
+            take_over(ledger, found.batch, str(actor))
             doubts = rows_in_doubt(ledger, found.batch, settings.gateway.timeout)
             proposal, notes = _proposal(chosen, found, {doubt.row: doubt for doubt in doubts})
             _refuse_known_references(ledger, found, proposal.decisions, chosen)
@@ -151,12 +152,12 @@ def _proposal(
     chosen: Sequence[RowDecision] | str | Stream, batch: BatchSummary, doubts: Mapping[int, Doubt]
 ) -> tuple[Proposal, Sequence[tuple[int, str]]]:
     """Read the decisions, and the notes with them."""
-    if not isinstance(chosen, str | Stream):
-        decisions = [decide(one.row, one.decision, one.reference, doubts) for one in chosen]
-        return Proposal(batch.file, decisions, doubts, effect_of(decisions, doubts)), ()
-    sheet = read_decisions(chosen, batch.batch, doubts)
-    effect = effect_of(sheet.decisions, doubts)
-    return Proposal(batch.file, sheet.decisions, doubts, effect, sheet.blank), sheet.notes
+    if isinstance(chosen, str | Stream):
+        given = read_decisions(chosen, batch.batch, doubts)
+    else:
+        given = FilledSheet([decide(one.row, one.decision, one.reference, doubts) for one in chosen])
+    effect = effect_of(given.decisions, doubts)
+    return Proposal(batch.file, given.decisions, doubts, effect, given.blank), given.notes
 
 
 def _refuse_known_references(

@@ -132,11 +132,8 @@ def run_batch(
         results = None if request.results is None else str(request.results.absolute())
         run = ledger.start(batch.batch, str(actor), request.why, helps=request.helps, results=results)
         _tell_start(batch, run, progress)
-        held_back, midnight, found = (
-            HeldBack(),
-            Midnight(request.day if settings.policy.refuses_past_start else None),
-            None,
-        )
+        held_back, found = HeldBack(), None
+        midnight = Midnight(request.day if settings.policy.refuses_past_start else None)
         try:
             _require_approval_of_put_back(ledger, batch, settings, request)
             held_back = _held_back(ledger, batch, request, midnight)

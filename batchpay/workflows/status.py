@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from batchpay.errors import LedgerMissing, LedgerNotUsable, once_sent
+from batchpay.errors import LedgerNotUsable, once_sent
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.hosts import HostRun
-from batchpay.ledger.open import open_ledger
+from batchpay.ledger.open import ledger_if_any, open_ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.operations.ledger_state import BatchDoubts
 from batchpay.payment import Environment, Totals
@@ -53,12 +53,8 @@ def add_in_doubt_elsewhere(summary: Summary, ledger: Ledger, finished: BatchSumm
 
 def all_in_doubt(settings: Settings) -> dict[str, dict[str, Totals]]:
     """Return what is in doubt in the environment of these settings; nothing if there is no ledger yet."""
-    try:
-        ledger = open_ledger(settings.ledger, read_only=True)
-    except LedgerMissing:
-        return {}
-    with closing(ledger):
-        return in_doubt(ledger, environment_of(settings.gateway))
+    with ledger_if_any(settings.ledger) as ledger:
+        return {} if ledger is None else in_doubt(ledger, environment_of(settings.gateway))
 
 
 def all_batches(settings: Settings) -> list[Summary]:

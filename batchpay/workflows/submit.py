@@ -161,7 +161,7 @@ def _help(
     """Help the machine that leads the batch of this content; raises BatchHeld if this machine already does."""
     from batchpay.workflows.work import help_with
 
-    batch = batch_to_continue(ledger, checked.digest, environment_of(settings.gateway), submission.decisions)
+    batch = batch_to_continue(ledger, checked, settings, submission.decisions)
     if batch is None:
         raise BatchHeld("another run is working on this batch")
     return help_with(ledger, batch, submission.run, settings, credentials, actor, progress)
@@ -202,7 +202,7 @@ def _register(
 ) -> _Registered:
     """Write the batch, or find it, and release what an earlier call rejected if a person requests it."""
     decisions, policy, allowed = submission.decisions, Policy.from_settings(settings.policy), LetThrough()
-    known = batch_to_continue(ledger, checked.digest, environment_of(settings.gateway), decisions)
+    known = batch_to_continue(ledger, checked, settings, decisions)
     if known is not None and ledger.registration_count() != checked.registration_count_seen and repeated(ledger, known):
         raise RegisteredMeanwhile("another file that repeats rows of this batch may have been registered meanwhile")
     if plan is not None or policy.asks:

@@ -192,7 +192,7 @@ def test_rows_in_doubt_say_what_to_look_for(tmp_path: Path) -> None:
         batch = ledger.find(add_batch(ledger, rows))
         assert rows_in_doubt(ledger, batch.batch, timeout_s=30.0)[0].why == "no answer was recorded"
         with ledger.lock(batch.digest):
-            take_over(ledger, batch, "tester")
+            take_over(ledger, batch.batch, "tester")
         found = rows_in_doubt(ledger, batch.batch, timeout_s=30.0)
         assert ledger.find(batch.batch).stopped == "an earlier run was killed"
         finished = {row.row: row.finished_at for row in ledger.rows(batch.batch)}
