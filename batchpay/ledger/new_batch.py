@@ -8,6 +8,8 @@ from itertools import chain, compress, count
 from operator import mul
 from typing import Any
 
+from batchpay.errors import BatchpayError
+from batchpay.ledger import plans
 from batchpay.ledger.columns import PaymentColumns, RejectedColumns
 from batchpay.ledger.database import Transaction
 from batchpay.ledger.encoding import DIRECTIONS, now_ms
@@ -15,6 +17,7 @@ from batchpay.ledger.event_chain import write_ranges
 from batchpay.ledger.records import NewBatch, batch_name
 from batchpay.ledger.states import NEW, PENDING, REJECTED, require
 from batchpay.ledger.totals import TotalsDelta
+from batchpay.text import row_count
 
 MEANWHILE = "other rows were registered or released meanwhile; look at earlier payments again"
 
@@ -57,8 +60,18 @@ class BatchInWriting:
         if rows:
             self._ranges[state].append(write_ranges(rows))
 
-    def detail(self) -> dict[str, Any]:
-        """Return what the history says of the batch."""
+    def require_all_rows(self) -> None:
+        """Raise BatchpayError unless as many rows were written as the file has."""
+        if (rows := self.totals.total().rows) != self._new.rows:
+            raise BatchpayError(f"the batch was to have {row_count(self._new.rows)}, not {rows:,}")
+
+    def record(self, transaction: Transaction, who: str) -> None:
+        """Write the batch into the history, and use up the plan that lets it through."""
+        transaction.event("registered", self.number, who, self._new.again_reason, self._detail())
+        if self._new.sign_off is not None:
+            plans.use(transaction, self.number, who, self._new.sign_off, self.totals.of(PENDING))
+
+    def _detail(self) -> dict[str, Any]:
         totals = self.totals.total()
         return {
             "name": self.name,

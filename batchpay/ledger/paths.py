@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchpay.errors import SettingsNotUsable
+from batchpay.settings import LedgerSettings, config_directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +34,13 @@ class LedgerPaths:
     def name(self) -> str:
         """Return where the ledger is, as shown to a person."""
         return self.url or str(self.ledger)
+
+
+def own_path(setting: str, default: Path) -> Path:
+    """Return the path that a setting names, or where the file is by default."""
+    return Path(setting).expanduser().absolute() if setting else default
+
+
+def key_path(settings: LedgerSettings) -> Path:
+    """Return the path of the ledger's key."""
+    return own_path(settings.key_file, config_directory() / "ledger.key")

@@ -77,9 +77,8 @@ def check(store: Store, *, by_witness: bool = True) -> list[str]:
             problems += batches_out_of_totals(connection, sql)
             problems += rows_without_bill(connection, sql)
             for (batch,) in connection.execute(sql.BATCH_IDS).fetchall():
-                found = _batch_problem(store, connection, batch, history.replay) or _seals_problem(
-                    store, connection, batch, None
-                )
+                found = _batch_problem(connection, batch, history.replay)
+                found = found or _seals_problem(store, connection, batch, None)
                 problems += [f"the ledger is damaged: {found}"] if found else []
             problems += _check_payloads(store, connection)
             refused = failover.problem(store, connection, testimony) if by_witness else None
@@ -121,12 +120,12 @@ def _problem_of_batch(store: Store, connection: Connection, batch: int) -> str |
     events = stream(connection, sql.EVENTS_OF_BATCH, {"number": first[0], "batch": batch})
     return (
         history.follow(events, batch)
-        or _batch_problem(store, connection, batch, history.replay)
+        or _batch_problem(connection, batch, history.replay)
         or _seals_problem(store, connection, batch, PENDING)
     )
 
 
-def _batch_problem(store: Store, connection: Connection, batch: int, replay: Replay) -> str | None:
+def _batch_problem(connection: Connection, batch: int, replay: Replay) -> str | None:
     tally = Tally(replay, batch)
     with connection.cursor(name="rows_of_batch") as found:
         found.execute(sql.ROWS_OF_BATCH, (batch,), binary=True)

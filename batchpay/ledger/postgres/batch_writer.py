@@ -11,7 +11,6 @@ from typing import Any
 
 import psycopg
 
-from batchpay.errors import BatchpayError
 from batchpay.ledger import plans
 from batchpay.ledger.columns import PaymentColumns, RejectedColumns
 from batchpay.ledger.contract import RegisteredMeanwhile
@@ -162,16 +161,13 @@ class PostgresRegistering:
         with translated(self._store.place):
             self._aside.wait()
         batch, totals, transaction = self._batch, self._batch.totals.total(), self._transaction
-        if totals.rows != self._new.rows:
-            raise BatchpayError(f"the batch was to have {self._new.rows} rows, and {totals.rows} were written")
+        batch.require_all_rows()
         with translated(self._store.place):
             self._chunks.write_identities()
             transaction.write_totals(batch.totals, batch.number)
             transaction.execute(sql.SET_CONTROL_TOTALS, (totals.rows, totals.cents, batch.number))
             count_registration(transaction, batch.number, self._new.registration_count_seen)
-            transaction.event("registered", batch.number, self._who, self._new.again_reason, batch.detail())
-            if self._new.sign_off is not None:
-                plans.use(transaction, batch.number, self._who, self._new.sign_off, batch.totals.of(PENDING))
+            batch.record(transaction, self._who)
         transaction.commit()
         return batch.name
 

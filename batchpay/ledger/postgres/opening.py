@@ -6,7 +6,6 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 from batchpay.errors import (
     LedgerBehind,
@@ -26,7 +25,7 @@ from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
 from batchpay.ledger.machine import machine_name, refuse_clock_behind
 from batchpay.ledger.moving import Contents
-from batchpay.ledger.paths import LedgerPaths
+from batchpay.ledger.paths import LedgerPaths, key_path, own_path
 from batchpay.ledger.postgres import arrival, failover, restoring, schema
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.audit import check_at_opening
@@ -36,7 +35,7 @@ from batchpay.ledger.postgres.marks import RunMarks
 from batchpay.ledger.postgres.store import Store, Transaction
 from batchpay.ledger.records import AcceptedWitness
 from batchpay.ledger.witness import Witness, witness_of, witnesses_of_others
-from batchpay.settings import LedgerSettings, config_directory, state_directory
+from batchpay.settings import LedgerSettings, state_directory
 
 
 def _place(settings: LedgerSettings) -> Place:
@@ -45,13 +44,8 @@ def _place(settings: LedgerSettings) -> Place:
 
 def location(settings: LedgerSettings) -> LedgerPaths:
     """Return where key and witness are, and the path next to which this machine keeps its own files for the ledger."""
-    place = _place(settings)
-    key = Path(settings.key_file).expanduser().absolute() if settings.key_file else config_directory() / "ledger.key"
-    witness = (
-        Path(settings.witness).expanduser().absolute()
-        if settings.witness
-        else key.with_name(f"ledger-{place.mark}.witness")
-    )
+    place, key = _place(settings), key_path(settings)
+    witness = own_path(settings.witness, key.with_name(f"ledger-{place.mark}.witness"))
     return LedgerPaths(state_directory() / f"ledger-{place.mark}", key, witness, place.name)
 
 

@@ -160,10 +160,7 @@ def _check_attempts(store: Store, connection: sqlite3.Connection) -> list[str]:
     differ = counted(wrong, "row differs from its latest attempt", "rows differ from their latest attempt")
     problems = [f"the ledger is damaged: {differ}"] if wrong else []
     changed = 0
-    for *values, seal in connection.execute(
-        sql.ALL_ENDED_ATTEMPTS,
-        (SENDING,),
-    ):
+    for *values, seal in connection.execute(sql.ALL_ENDED_ATTEMPTS, (SENDING,)):
         changed += seal != store.keys.seal_values("attempt", tuple(values))
     are = counted(changed, "answer is", "answers are")
     return problems + ([f"the ledger is damaged: {are} not what was recorded"] if changed else [])

@@ -103,17 +103,13 @@ def _rows_problem(connection: sqlite3.Connection, batch: int, replay: Replay) ->
 def _attempts_problem(store: Store, connection: sqlite3.Connection, batch: int) -> str | None:
     """Check attempts and seals of the rows that would be sent, and of those that were not to be."""
     first, end = id_range(batch)
-    differing = connection.execute(
-        sql.ROWS_UNLIKE_ATTEMPTS_OF_BATCH,
-        (first, end, REJECTED, PENDING),
-    ).fetchone()[0]
+    differing = connection.execute(sql.ROWS_UNLIKE_ATTEMPTS_OF_BATCH, (first, end, REJECTED, PENDING)).fetchone()[0]
     if differing:
         return counted(differing, "row differs from its latest attempt", "rows differ from their latest attempt")
     for kind, statement, state in (
         ("attempt", sql.ATTEMPTS_IN_STATE, PENDING),
-        ("rejected", sql.REJECTED_WITH_SEALS,
-         REJECTED),
-    ):  # fmt: skip
+        ("rejected", sql.REJECTED_WITH_SEALS, REJECTED),
+    ):
         for identity, *values, seal in connection.execute(statement, (first, end, state)):
             if seal != store.keys.seal_values(kind, (identity, *values)):
                 return f"row {identity & ROW_MASK} is not what was recorded"

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from itertools import repeat
 from typing import Any
 
-from batchpay.errors import BatchpayError, WrongUse
+from batchpay.errors import WrongUse
 from batchpay.ledger import plans
 from batchpay.ledger.columns import PaymentColumns, RejectedColumns
 from batchpay.ledger.contract import RegisteredMeanwhile
@@ -32,7 +32,6 @@ from batchpay.ledger.sqlite.store import ROWS_A_STATEMENT, Store, Transaction
 from batchpay.ledger.states import PENDING, REJECTED, require, require_person
 from batchpay.ledger.totals import TotalsDelta
 from batchpay.ledger.writing_aside import WritingAside
-from batchpay.text import row_count
 
 _IDENTITIES_MAX = 1_000_000
 """Digests are gathered up to this many, then inserted in sorted order: several times faster than one by one.
@@ -83,7 +82,6 @@ class SqliteRegistering:
     def __init__(self, store: Store, transaction: Transaction, batch: NewBatch, who: str) -> None:
         self._store = store
         self._transaction = transaction
-        self._new = batch
         self._who = who
         self._meanwhile = transaction.registrations() != batch.registration_count_seen
         self._batch = BatchInWriting(transaction, batch)
@@ -136,19 +134,14 @@ class SqliteRegistering:
             raise RegisteredMeanwhile(MEANWHILE)
         with translated(self._store.place.ledger):
             self._aside.wait()
-        batch, totals = self._batch, self._batch.totals.total()
-        if totals.rows != self._new.rows:
-            raise BatchpayError(f"the batch was to have {row_count(self._new.rows)}, not {totals.rows:,}")
+        self._batch.require_all_rows()
         with translated(self._store.place.ledger):
             self._chunks.write_identities()
-            self._transaction.write_totals(batch.totals, batch.number)
-            self._transaction.event("registered", batch.number, self._who, self._new.again_reason, batch.detail())
-            if self._new.sign_off is not None:
-                adds = batch.totals.of(PENDING)
-                plans.use(self._transaction, batch.number, self._who, self._new.sign_off, adds)
+            self._transaction.write_totals(self._batch.totals, self._batch.number)
+            self._batch.record(self._transaction, self._who)
         self._transaction.commit()
         self._store.checkpoint()
-        return batch.name
+        return self._batch.name
 
     def close(self) -> None:
         """Undo what was not finished."""
@@ -215,10 +208,7 @@ def _release_columns(
     """Release those rows of one set of columns that are rejected and have the same amount."""
     rejected: dict[int, int] = {}
     for position, (row, amount) in enumerate(zip(payments.rows, payments.amounts_cents, strict=True)):
-        found = transaction.execute(
-            sql.REJECTED_ROW,
-            (row_id(batch, row), REJECTED, amount),
-        ).fetchone()
+        found = transaction.execute(sql.REJECTED_ROW, (row_id(batch, row), REJECTED, amount)).fetchone()
         if found:
             rejected[position] = found[0]
     chosen = pick(payments, list(rejected))

@@ -13,8 +13,8 @@ import stat
 from pathlib import Path
 
 from batchpay.errors import LedgerMissing, LedgerNotUsable
-from batchpay.ledger.paths import LedgerPaths
-from batchpay.settings import LedgerSettings, config_directory, state_directory
+from batchpay.ledger.paths import LedgerPaths, key_path, own_path
+from batchpay.settings import LedgerSettings, state_directory
 
 _NETWORK = frozenset(
     ("9p", "afs", "autofs", "beegfs", "ceph", "cifs", "coda", "davfs", "glusterfs", "gfs", "gfs2", "gpfs", "lustre",
@@ -31,16 +31,11 @@ def location(settings: LedgerSettings) -> LedgerPaths:
     A ledger at a path of its own has a witness of its own, next to the key: its name contains a digest of the path.
     """
     default = state_directory() / "ledger.db"
-    ledger = Path(settings.url).expanduser().absolute() if settings.url else default
-    key = Path(settings.key_file).expanduser().absolute() if settings.key_file else config_directory() / "ledger.key"
-    if settings.witness:
-        witness = Path(settings.witness).expanduser().absolute()
-    elif ledger == default:
-        witness = key.with_name("ledger.witness")
-    else:
-        mark = hashlib.sha256(os.fsencode(ledger.resolve())).hexdigest()[:8]
-        witness = key.with_name(f"ledger-{mark}.witness")
-    return LedgerPaths(ledger, key, witness)
+    ledger, key = own_path(settings.url, default), key_path(settings)
+    if settings.witness or ledger == default:
+        return LedgerPaths(ledger, key, own_path(settings.witness, key.with_name("ledger.witness")))
+    mark = hashlib.sha256(os.fsencode(ledger.resolve())).hexdigest()[:8]
+    return LedgerPaths(ledger, key, key.with_name(f"ledger-{mark}.witness"))
 
 
 def weaknesses(place: LedgerPaths) -> list[str]:

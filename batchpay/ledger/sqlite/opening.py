@@ -210,12 +210,12 @@ def _open(
         _check_version(store, read_only=read_only)
         with store.reading() as connection:
             meta = dict(connection.execute(sql.META))
-            last_at = connection.execute(sql.LAST_EVENT_AT).fetchone()
+            last = connection.execute(sql.LAST_EVENT).fetchone()
         if meta.get("key id") != keys.key_id:
             raise LedgerNotUsable(f"the key {place.key} is not the key of the ledger {place.ledger}")
         store.ledger_id = meta.get("ledger id", "")
         store.machine = keys.machine_mark(machine) if machine else None
-        opened_after_s = (now_ms() - last_at[0]) / 1000 if last_at else 0.0
+        opened_after_s = (now_ms() - last[1]) / 1000 if last else 0.0
         if Check.MOVED not in unchecked:
             refuse_moved(store)
         if read_only:

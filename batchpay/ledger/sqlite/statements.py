@@ -36,7 +36,7 @@ SQLite looks through every page that it keeps. Much where the whole ledger is ch
 
 ADD_EVENT = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 EVENTS = "SELECT number, at, batch, kind, who, why, detail, mac FROM event"
-EVENTS_FROM = "SELECT number, at, batch, kind, who, why, detail, mac FROM event WHERE number >= ? ORDER BY number"
+EVENTS_FROM = f"{EVENTS} WHERE number >= ? ORDER BY number"
 _NAMED_EVENT = (
     "SELECT number, at, batch.name, kind, who, why, detail FROM event LEFT JOIN batch ON batch.id = event.batch"
 )
@@ -45,7 +45,6 @@ LATEST_EVENT = f"{_NAMED_EVENT} WHERE kind = ? AND kind <> 'progress' ORDER BY n
 MAC_OF_EVENT = "SELECT mac FROM event WHERE number = ?"
 CHAIN_HEAD = "SELECT number, mac, kind FROM event ORDER BY number DESC LIMIT 1"
 LAST_EVENT = "SELECT number, at FROM event ORDER BY number DESC LIMIT 1"
-LAST_EVENT_AT = "SELECT at FROM event ORDER BY number DESC LIMIT 1"
 LAST_OF_KINDS = (
     "SELECT kind, detail FROM event WHERE kind IN (?, ?) AND kind <> 'progress' ORDER BY number DESC LIMIT 1"
 )
