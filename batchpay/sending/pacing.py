@@ -96,10 +96,10 @@ class Throttle:
         self._waited_until: float | None = None
 
     @classmethod
-    def from_settings(cls, settings: SubmitSettings, stop: threading.Event, start: Finding | None = None) -> Throttle:
+    def from_settings(cls, settings: SubmitSettings, stop: threading.Event) -> Throttle:
         """Build a run's throttle, which stops waiting when `stop` is set; raises SettingsNotUsable."""
         rate = parse_rate(settings.rate)
-        return cls(rate, wait_s_max=settings.wait_s_max, sleep=stop.wait, stopped=stop.is_set, start=start)
+        return cls(rate, wait_s_max=settings.wait_s_max, sleep=stop.wait, stopped=stop.is_set)
 
     def acquire(self) -> bool:
         """Wait until a request may leave; return False when the run is to stop.

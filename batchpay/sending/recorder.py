@@ -139,10 +139,8 @@ class Recorder:
         if self._failed is None and (intents or outcomes):
             try:
                 granted = self._run.commit([intent.row for intent in intents], outcomes)
-            except LedgerNotUsable as error:
+            except Exception as error:
                 self._fail(error)
-            except Exception as error:  # whatever it was, the ledger can't be relied on; its text may hold a row
-                self._fail(LedgerNotUsable(f"the ledger failed with {type(error).__name__}"))
         if self._failed is not None and outcomes:
             self._spill(outcomes)
         for intent in intents:
@@ -157,15 +155,16 @@ class Recorder:
             self._beat_at_s = now_s + company.beat_every_s
             try:
                 company.beat(is_idle=bool(rests))
-            except LedgerNotUsable as error:
-                self._fail(error)
             except Exception as error:
-                self._fail(LedgerNotUsable(f"the ledger failed with {type(error).__name__}"))
+                self._fail(error)
         self._hear()
         for rest in rests:
             rest.done.set()
 
-    def _fail(self, error: LedgerNotUsable) -> None:
+    def _fail(self, error: Exception) -> None:
+        """Grant nothing from now on: whatever the error was, the ledger can't be relied on. Its text may hold a row."""
+        if not isinstance(error, LedgerNotUsable):
+            error = LedgerNotUsable(f"the ledger failed with {type(error).__name__}")
         self._failed = error
         self._stop.ask(f"the ledger can't be written: {error}")
 

@@ -2,57 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
 
 from batchpay.gateway.permission import BeforeFirstByte
-from batchpay.ledger.records import PendingPayment
 from batchpay.outcome import Outcome
-from batchpay.payment import State, Totals
+from batchpay.payment import State
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.retry import Attempts
 from batchpay.sending.sender import Sender
 from batchpay.settings import SubmitSettings
 from batchpay.text import local_time
+from tests.sending.plain_run import PlainRun
 
 _OUTCOMES = {
     "y": Outcome(State.ACCEPTED, "success"),
     "n": Outcome(State.DECLINED, "declined"),
     "?": Outcome(State.IN_DOUBT, "no answer", bytes_sent=1),
 }
-
-
-class _Run:
-    """A run that grants every row."""
-
-    recovered = 0
-    late: Sequence[str] = ()
-    company = None
-
-    def __init__(self, rows: int) -> None:
-        self._rows = [PendingPayment(row, 0, b"{}") for row in range(1, rows + 1)]
-
-    def claim(self, limit: int) -> list[PendingPayment]:
-        claimed, self._rows = self._rows[:limit], self._rows[limit:]
-        return claimed
-
-    def commit(self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]]) -> set[int]:
-        return set(intents)
-
-    def spill(self, outcomes: Sequence[tuple[int, Outcome]]) -> None:
-        raise AssertionError
-
-    def reject(self, rows: Sequence[int], reason: str) -> None:
-        raise AssertionError
-
-    def finish(self, stopped: str | None, held_back: Totals | None = None) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 @pytest.mark.parametrize(
@@ -77,7 +46,7 @@ def test_the_breaker_counts_exactly(answers: str, begun: int, reason: str | None
         return _OUTCOMES[left.pop(0)]
 
     throttle, attempts = Throttle.from_settings(settings, stop.event), Attempts(settings, stop.event)
-    Sender(_Run(len(answers)), pay, throttle, attempts, settings, stop).send_all(Limits())
+    Sender(PlainRun(len(answers)), pay, throttle, attempts, settings, stop).send_all(Limits())
     assert (len(answers) - len(left), stop.reason) == (begun, reason)
 
 

@@ -13,7 +13,7 @@ from batchpay.errors import LedgerNotUsable
 from batchpay.gateway.permission import BeforeFirstByte
 from batchpay.ledger.records import PendingPayment
 from batchpay.outcome import Answer, Outcome, Pace
-from batchpay.payment import State, Totals
+from batchpay.payment import State
 from batchpay.sending.limits import CircuitBreaker, Limits, StopRequest
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.recorder import Recorder
@@ -22,43 +22,24 @@ from batchpay.sending.sender import Sender, Tally
 from batchpay.sending.spread import Spread
 from batchpay.settings import SubmitSettings
 from batchpay.text import local_time
+from tests.sending.plain_run import PlainRun
 
 ACCEPTED = Outcome(State.ACCEPTED, "success")
 
 
-class _Groups:
+class _Groups(PlainRun):
     """A run that notes what each commit was given, and holds the first one until told."""
 
-    recovered = 0
-    late: Sequence[str] = ()
-    company = None
-
     def __init__(self, rows: int = 0) -> None:
+        super().__init__(rows)
         self.outcomes: list[list[int]] = []
         self.begun, self.go_on = threading.Event(), threading.Event()
-        self._rows = [PendingPayment(row, 0, b"{}") for row in range(1, rows + 1)]
-
-    def claim(self, limit: int) -> list[PendingPayment]:
-        claimed, self._rows = self._rows[:limit], self._rows[limit:]
-        return claimed
 
     def commit(self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]]) -> set[int]:
         self.outcomes.append([row for row, _ in outcomes])
         self.begun.set()
         assert self.go_on.wait(30)
-        return set(intents)
-
-    def spill(self, outcomes: Sequence[tuple[int, Outcome]]) -> None:
-        raise AssertionError
-
-    def reject(self, rows: Sequence[int], reason: str) -> None:
-        raise AssertionError
-
-    def finish(self, stopped: str | None, held_back: Totals | None = None) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
+        return super().commit(intents, outcomes)
 
 
 def test_a_commit_takes_all_that_waits_in_order() -> None:
