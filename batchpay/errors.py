@@ -11,6 +11,7 @@
     │   └── LedgerNotUsable
     │       ├── LedgerMissing            no ledger where one is expected
     │       ├── LedgerDamaged            not a ledger, bit rot, a broken hash chain
+    │       ├── LedgerOlder              written by an older version of batchpay
     │       ├── LedgerNewer              written by a later version of batchpay
     │       ├── LedgerBehind             older than its witness: a restored backup
     │       ├── LedgerOnAnotherMachine   a copy, or a ledger that was moved
@@ -21,6 +22,7 @@
     ├── WaitingForPerson             8  a person must approve or decide first; nothing new was registered or sent
     │   └── LossNotSettled               what a restored ledger may not know: no file can be registered
     └── BatchHeld                    9  another run holds the batch
+        └── HeldElsewhere                another machine's does, which this one could help
 
 Bad rows and the gateway's answers are values, never exceptions. A message is one line for a person, in their words; it
 never contains an account number or a key, and never quotes the text of a foreign exception that may contain them.

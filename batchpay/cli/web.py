@@ -150,10 +150,10 @@ def list_people(context: Context, /, home: Path | None) -> int:
         return 0
     rows = [
         [
-            str(one["name"]),
-            printable(str(one["shown"])),
-            ", ".join(str(role) for role in list(one["roles"])),  # type: ignore[call-overload]
-            str(one["limit"] or ""),
+            one["name"],
+            printable(one["shown"]),
+            ", ".join(one["roles"]),
+            one["limit"] or "",
             "yes" if one["code"] else "no",
             "off" if one["off"] else "",
         ]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 from werkzeug.security import check_password_hash, generate_password_hash
 
@@ -159,7 +160,7 @@ def everybody(store: Store) -> list[Row]:
     return store.all("SELECT * FROM user ORDER BY name")
 
 
-def as_json(found: Row) -> dict[str, object]:
+def as_json(found: Row) -> dict[str, Any]:
     """Return what an administrator may see of a person."""
     limit = found["limit_cents"]
     return {
