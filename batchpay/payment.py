@@ -35,6 +35,11 @@ class State(StrEnum):
     IN_DOUBT = "in_doubt"
     """Bytes left and no recognized answer came back. Stays so until a named person resolves it."""
 
+    @property
+    def words(self) -> str:
+        """The state as people read it: in doubt."""
+        return self.value.replace("_", " ")
+
 
 class SamePayment(IntEnum):
     """How an earlier payment matches a row; if several apply, the highest counts."""

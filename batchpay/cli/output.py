@@ -16,7 +16,6 @@ from batchpay.text import counted, money, printable, row_count, sum_word, totals
 
 _ORDER = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING, State.REJECTED)
 _COLORS = {State.ACCEPTED: "green", State.DECLINED: "yellow", State.IN_DOUBT: "red", State.REJECTED: "yellow"}
-WORDS = {State.IN_DOUBT: "in doubt"}
 
 
 def say(context: Context, text: str) -> None:
@@ -74,7 +73,7 @@ def print_summary(context: Context, summary: Summary, *, sent: bool, looks: bool
 
 def _print_states(context: Context, summary: Summary, *, sent: bool) -> None:
     """Print rows and amounts by state; debits and credits apart where there are both: no sum of them is a result."""
-    names = {**{state: str(state) for state in State}, **WORDS}
+    names = {state: state.words for state in State}
     if not sent:
         names[State.PENDING] = "valid"
     shown = [state for state in _ORDER if summary.of(state).rows]

@@ -46,7 +46,7 @@ def status(context: Context, batch: str | None) -> int:
     states = (State.IN_DOUBT, State.PENDING, State.SENDING, State.DECLINED, State.REJECTED, State.ACCEPTED)
     both = any(sum_word("", summary.by_direction) for summary in summaries)
     total = "control total" if both else "total"
-    header = ["batch", "last run (UTC)", *[output.WORDS.get(state, str(state)) for state in states], total, "file"]
+    header = ["batch", "last run (UTC)", *[state.words for state in states], total, "file"]
     rows = [
         [
             str(summary.batch),

@@ -19,7 +19,7 @@ _SENT = (State.IN_DOUBT, State.SENDING)
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class Told:
     """What a results file holds: how many rows are in each state, and the rows by column."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -45,18 +45,13 @@ class _Told:
         return found
 
 
-def states_told(path: Path, batch: str) -> Counter[str]:
-    """Count the rows of each state in a results file of this batch; none of any other file, or one that is broken."""
-    return _told(path, batch).counts
-
-
 def told_more(ledger: Ledger, batch: str, path: Path) -> str | None:
     """Say what a results file knows of a batch that its ledger does not; None if it knows no more.
 
     No row ever leaves `accepted` or `declined`, and no attempt is ever forgotten: such a ledger was restored from an
     earlier time, even if its witness agrees with it.
     """
-    told = _told(path, batch)
+    told = told_by(path, batch)
     if not told.counts:
         return None  # usually of another day
     by_state = ledger.find(batch).by_state  # read after the file, which another run may just have written
@@ -66,7 +61,7 @@ def told_more(ledger: Ledger, batch: str, path: Path) -> str | None:
     return _row_told_more(ledger, batch, told)
 
 
-def _row_told_more(ledger: Ledger, batch: str, told: _Told) -> str | None:
+def _row_told_more(ledger: Ledger, batch: str, told: Told) -> str | None:
     """Look row by row: as many as the file has may be accepted or waiting in the ledger, and not be the same ones.
 
     A doubt that a person settled makes up for a row that was paid, one that was released for a row that waits.
@@ -79,23 +74,24 @@ def _row_told_more(ledger: Ledger, batch: str, told: _Told) -> str | None:
     for columns in ledger.row_columns(batch, [State.PENDING, State.IN_DOUBT]) if answered or sent else ():
         if not answered.isdisjoint(columns.rows):  # a million rows one by one would hold up the first payment
             row, state = next(pair for pair in zip(columns.rows, columns.states, strict=True) if pair[0] in answered)
-            return f"row {row} of batch {batch} as answered, the ledger as {state.replace('_', ' ')}"
+            return f"row {row} of batch {batch} as answered, the ledger as {state.words}"
         for row, state, attempts in zip(columns.rows, columns.states, columns.attempts, strict=True) if sent else ():
             if state is State.PENDING and sent.get(row, 0) > attempts:
                 return f"row {row} of batch {batch} as sent, the ledger of no such attempt"
     return None
 
 
-def _told(path: Path, batch: str) -> _Told:
+def told_by(path: Path, batch: str) -> Told:
+    """Read a results file of this batch; nothing of any other file, or one that is broken."""
     if (first_row(path, saved_anew=True) or {}).get("batch") != batch:
-        return _Told()
+        return Told()
     try:
         return _of_workbook(path) if path.suffix.lower() == ".xlsx" else _of_table(path)
     except Exception:  # whatever a library makes of a file that was cut off or edited
-        return _Told()
+        return Told()
 
 
-def _of_table(path: Path) -> _Told:
+def _of_table(path: Path) -> Told:
     """Read four columns alone: by whole rows a million would hold up the first payment for seconds."""
     import polars as pl  # only where there is something to read: a run starts without it
 
@@ -108,15 +104,15 @@ def _of_table(path: Path) -> _Told:
             found = pl.read_csv(
                 file, columns=list(_COLUMNS), separator=separator, encoding="utf8-lossy", infer_schema=False
             )
-    return _Told(Counter(found["state"].to_list()), *(found[name] for name in _COLUMNS))  # lists would take much memory
+    return Told(Counter(found["state"].to_list()), *(found[name] for name in _COLUMNS))  # lists would take much memory
 
 
-def _of_workbook(path: Path) -> _Told:
+def _of_workbook(path: Path) -> Told:
     rows = rows_of(path)
     header = list(next(rows))
     places = [header.index(name) for name in _COLUMNS]
     found = list(zip(*([row[place] for place in places] for row in rows), strict=True))
-    return _Told(Counter(map(str, found[_COLUMNS.index("state")])), *found)
+    return Told(Counter(map(str, found[_COLUMNS.index("state")])), *found)
 
 
 def _moment(cell: object) -> datetime | None:

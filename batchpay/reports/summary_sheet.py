@@ -60,7 +60,7 @@ def write_summary_sheet(
     ranges = {name: _range(header, name, rows) for name in ("state", "transactionType", "amount")}
     first = page.rows + 1
     for state in SENDABLE:
-        cells = [(_word(state), Style.LABEL)]
+        cells = [(state.words, Style.LABEL)]
         each = [totals.of(str(state), name) for name in directions]
         counted = [_of_direction(ranges, str(state), name, one) for name, one in zip(directions, each, strict=True)]
         line = page.rows + 1
@@ -71,7 +71,7 @@ def write_summary_sheet(
         page.line(*cells, *((one, one.style) for pair in counted for one in pair), *((one, one.style) for one in sums))
     last = page.rows
     rejected = batch.by_state[State.REJECTED]
-    page.line((_word(State.REJECTED), Style.LABEL), *_blanks(4), *_stated(rejected))
+    page.line((State.REJECTED.words, Style.LABEL), *_blanks(4), *_stated(rejected))
     columns = [*(totals.in_direction(name) for name in directions), batch.total]
     _add_totals(page.line, columns, first, last)
     page.line()
@@ -116,7 +116,3 @@ def _stated(totals: Totals) -> tuple[tuple[str, Style], tuple[str, Style]]:
 
 def _blanks(count: int) -> list[tuple[None, Style]]:
     return [(None, Style.DEFAULT)] * count
-
-
-def _word(state: State) -> str:
-    return str(state).replace("_", " ")

@@ -242,7 +242,7 @@ def batch_to_continue(
         return made
     unsettled = [state for state in (State.PENDING, State.SENDING, State.IN_DOUBT) if known.by_state[state].rows]
     if unsettled:
-        states = " and ".join(unsettled).replace("_", " ")
+        states = " and ".join(state.words for state in unsettled)
         raise WrongUse(f"batch {known.batch} still has rows {states}: settle it before paying it again")
     return None
 

@@ -16,7 +16,7 @@ from batchpay.ledger.open import accept_witness, open_ledger
 from batchpay.ledger.records import Decision
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
-from batchpay.reports.earlier_results import states_told
+from batchpay.reports.earlier_results import told_by
 from batchpay.sending.limits import Limits
 from batchpay.workflows.report import results_again
 from batchpay.workflows.run import RunRequest
@@ -116,7 +116,7 @@ def test_a_row_that_was_being_sent_is_known_by_its_results(desk: Desk, kind: str
     batch = str(desk.submit(path, run=RunRequest(results, Limits(rows_max=3))).batch)
     keep(desk)
     seen_while_sent(desk, path, batch, results)
-    assert states_told(results, batch) == {"accepted": 3, "sending": 1, "pending": 2}
+    assert told_by(results, batch).counts == {"accepted": 3, "sending": 1, "pending": 2}
     bring_back(desk)
     with pytest.raises(LedgerBehind, match=r"tells of row 4 of batch .* as sent, the ledger of no such attempt"):
         desk.submit(path, run=RunRequest(results))
@@ -146,7 +146,7 @@ def test_a_row_that_was_being_sent_when_the_results_were_written_is_no_alarm(des
     batch = str(desk.submit(path, run=RunRequest(results, Limits(rows_max=1))).batch)
     refused = Outcome(State.PENDING, "HTTP 401", Answer(401), bytes_sent=900, stop="credentials refused")
     seen_while_sent(desk, path, batch, results, refused)
-    assert states_told(results, batch) == {"accepted": 1, "sending": 1}
+    assert told_by(results, batch).counts == {"accepted": 1, "sending": 1}
     assert desk.submit(path, run=RunRequest(results)).of(State.ACCEPTED).rows == 2
 
 
@@ -241,10 +241,10 @@ def test_results_of_an_earlier_run_block_nothing(desk: Desk) -> None:
     """They show no more than the ledger knows: the rest is sent, and the file is written again."""
     path, results = desk.file("pay.csv", *ROWS), desk.folder / "pay.results.csv"
     desk.submit(path, run=RunRequest(results, Limits(rows_max=3)))
-    assert states_told(results, batch_of(results)) == {"accepted": 3, "pending": 3}
+    assert told_by(results, batch_of(results)).counts == {"accepted": 3, "pending": 3}
     desk.submit(path, run=RunRequest(results))
-    assert states_told(results, batch_of(results)) == {"accepted": 6}
-    assert states_told(results, "another") == {}
+    assert told_by(results, batch_of(results)).counts == {"accepted": 6}
+    assert told_by(results, "another").counts == {}
 
 
 def batch_of(results: Path) -> str:
@@ -256,9 +256,9 @@ def batch_of(results: Path) -> str:
 def test_a_file_that_was_cut_off_shows_nothing(desk: Desk, kind: str) -> None:
     """Whatever a library raises for it; nor does a missing one, or one without a column of states."""
     path = desk.folder / f"cut.{kind}"
-    assert states_told(path, "b") == {}
+    assert told_by(path, "b").counts == {}
     path.write_bytes(b"batch,nothing\nb,1\n")
-    assert states_told(path, "b") == {}
+    assert told_by(path, "b").counts == {}
 
 
 @pytest.mark.parametrize("name", ["pay.csv.gz", "pay.may", "PAY.CSV"])
@@ -301,7 +301,7 @@ def test_a_doubt_that_was_settled_since_is_not_hidden_by_another(desk: Desk) -> 
             ledger.resolve(batch, [Decision(row, State.ACCEPTED)], "ann", "the portal shows it")
         if row == 3:
             desk.submit(path, run=RunRequest(results, Limits(rows_max=1)))
-            assert states_told(results, batch) == {"accepted": 2, "in_doubt": 2}
+            assert told_by(results, batch).counts == {"accepted": 2, "in_doubt": 2}
             bring_back(desk)
     with pytest.raises(LedgerBehind, match=r"tells of row 3 of batch .* as answered, the ledger as in doubt"):
         desk.submit(path, run=RunRequest(results))
@@ -341,7 +341,7 @@ def test_a_released_row_that_waits_does_not_hide_a_payment(desk: Desk) -> None:
     keep(desk)
     desk.limit("")
     desk.submit(path, run=RunRequest(results, Limits(rows_max=1)), release="limit raised by the board")
-    assert states_told(results, batch) == {"accepted": 2, "in_doubt": 1, "pending": 1}
+    assert told_by(results, batch).counts == {"accepted": 2, "in_doubt": 1, "pending": 1}
     bring_back(desk)
     with closing(open_ledger(desk.settings.ledger)) as ledger:
         ledger.resolve(batch, [Decision(2, State.ACCEPTED)], "ann", "the portal shows it")

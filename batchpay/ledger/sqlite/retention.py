@@ -53,9 +53,9 @@ def old_batches(store: Store, before: datetime) -> list[OldBatch]:
 
 
 def _stays(store: Store, batch: BatchSummary) -> str | None:
-    open_rows = [f"{row_count(totals.rows)} {state}" for state in _OPEN if (totals := batch.by_state[state]).rows]
+    open_rows = [f"{row_count(totals.rows)} {state.words}" for state in _OPEN if (totals := batch.by_state[state]).rows]
     if open_rows:
-        return ", ".join(open_rows).replace("_", " ")
+        return ", ".join(open_rows)
     if spill_files(store.place.witness, batch.batch):
         return f"answers wait to be merged: batchpay resume {batch.batch}"
     return None
