@@ -44,15 +44,14 @@ def main() -> int:
 
 
 def _tried(chosen: dict[Path, list[Change]], stages: Stages, most_s: float) -> int:
-    score = Counter[str]()
+    score, known = Counter[str](), equal()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         tree = Tree(Path(folder), stages)
         for module, changes in chosen.items():
             source = (tree.root / "batchpay" / module).read_text("utf-8")
-            known = equal(module)
             here = Counter[str]()
             for change in changes:
-                if _told(source, change) in known:
+                if change.told(source) in known[str(module)]:
                     here["equal"] += 1
                 elif any(tree.noticed_by(module, source, change, stage, most_s) for stage in range(len(stages))):
                     here["noticed"] += 1
@@ -81,12 +80,6 @@ def _chosen(found: list[Change], each: int, seed: str) -> list[Change]:
 def _headline(change: Change) -> str:
     first, *_ = change.text.splitlines() or ["nothing"]
     return f"{change.line}: {change.kind}: {first[:100]}"
-
-
-def _told(source: str, change: Change) -> str:
-    """A change in one line that stays the same when lines move: the line's own text, and what stands there instead."""
-    line = source.splitlines()[change.line - 1].strip()
-    return f"{line} => {change.text}"
 
 
 def _diff(module: Path, source: str, change: Change) -> str:

@@ -36,6 +36,10 @@ class Change:
     def applied_to(self, source: str) -> str:
         return source[: self.start] + self.text + source[self.end :]
 
+    def told(self, source: str) -> str:
+        """The change in one line that stays the same when lines move: its own text, and what is there instead."""
+        return f"{source.splitlines()[self.line - 1].strip()} => {self.text}"
+
 
 def changes_of(source: str) -> list[Change]:
     """Every change that can be made in a module, in the order of its text."""

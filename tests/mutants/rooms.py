@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,9 +29,9 @@ def modules(names: list[str]) -> list[Path]:
     return [path.relative_to(ROOT / "batchpay") for path in found if path.name != "__init__.py"]
 
 
-def equal(module: Path) -> dict[str, str]:
-    """Changes of a module that make no difference: their text, and why."""
-    if not EQUAL.exists():
-        return {}
-    tables = tomllib.loads(EQUAL.read_text("utf-8"))
-    return {str(one["change"]): str(one["why"]) for one in tables.get("equal", []) if one["module"] == str(module)}
+def equal() -> defaultdict[str, set[str]]:
+    """Changes that make no difference, by module."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for one in tomllib.loads(EQUAL.read_text("utf-8"))["equal"]:
+        found[one["module"]].add(one["change"])
+    return found
