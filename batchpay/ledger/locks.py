@@ -1,15 +1,51 @@
-"""Locks on batches between the processes of one machine: a file each, whose lock ends when its holder dies."""
+"""Locks between the processes of one machine, on batches and for writing: files whose lock ends with their holder."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from batchpay.errors import BatchHeld, LedgerNotUsable
 from batchpay.ledger.folders import make_private_directory
+
+_POLL_S_MAX = 0.02
+
+
+class FileLock:
+    """The lock between processes that write to one ledger; it dies with its process."""
+
+    def __init__(self, path: Path) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._descriptor = os.open(path, flags, 0o600)
+        self._path = path
+
+    def acquire(self, wait_s: float) -> None:
+        """Take the lock, or raise LedgerNotUsable after `wait_s`."""
+        deadline = time.monotonic() + wait_s
+        pause_s = 0.0005
+        while True:
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise LedgerNotUsable(f"another program keeps the ledger locked ({self._path})") from None
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, _POLL_S_MAX)
+
+    def release(self) -> None:
+        """Release the lock."""
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close the file, and release the lock with it."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 class BatchLocks:

@@ -23,11 +23,12 @@ from batchpay.errors import (
 )
 from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import create_key_file
+from batchpay.ledger.locks import FileLock
 from batchpay.ledger.open import accept_witness, create_ledger, location, open_ledger, weaknesses
 from batchpay.ledger.sqlite import files, opening, schema
 from batchpay.ledger.sqlite.failures import translate
 from batchpay.ledger.sqlite.files import file_system
-from batchpay.ledger.sqlite.store import FileLock, lock_path
+from batchpay.ledger.sqlite.store import lock_path
 from batchpay.payment import State
 from tests.ledger.batches import columns, register
 from tests.ledger.factories import LedgerFactory

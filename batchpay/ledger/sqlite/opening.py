@@ -29,6 +29,7 @@ from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import FIRST_MAC, event_mac
 from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
+from batchpay.ledger.locks import FileLock
 from batchpay.ledger.machine import refuse_clock_behind
 from batchpay.ledger.moving import Contents
 from batchpay.ledger.paths import LedgerPaths
@@ -41,7 +42,7 @@ from batchpay.ledger.sqlite.departure import contents, depart, moved_to, refuse_
 from batchpay.ledger.sqlite.failures import translated
 from batchpay.ledger.sqlite.files import check_directory, check_file
 from batchpay.ledger.sqlite.ledger import SqliteLedger
-from batchpay.ledger.sqlite.store import LOCK_WAIT_S, FileLock, Store, connect, lock_path
+from batchpay.ledger.sqlite.store import LOCK_WAIT_S, Store, connect, lock_path
 from batchpay.ledger.witness import Witness, WitnessRecord, witnesses_of_others
 from batchpay.writing.atomic import sync_directory
 

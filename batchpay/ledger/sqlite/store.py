@@ -8,11 +8,9 @@ checkpoint. The ledger's file itself is never opened outside SQLite: closing it 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 import threading
-import time
 import urllib.parse
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -26,6 +24,7 @@ from batchpay.ledger.database import Parameters, Statements
 from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import FIRST_MAC, event_mac, event_text
 from batchpay.ledger.keys import Keys
+from batchpay.ledger.locks import FileLock
 from batchpay.ledger.paths import LedgerPaths
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.failures import FOREIGN, translate, translated
@@ -35,7 +34,6 @@ from batchpay.ledger.witness import Witness, WitnessRecord
 
 LOCK_WAIT_S = 30.0
 """How long a transaction waits for another one: registering a million rows takes about ten seconds."""
-_POLL_S_MAX = 0.02
 _COMMITS_A_CHECKPOINT = 200
 """A log that restarts is overwritten, which syncs in half the time that a growing one takes."""
 ROWS_A_STATEMENT = 128
@@ -78,39 +76,6 @@ def _file_at(path: Path) -> tuple[int, int] | None:
         found = path.stat()
         return found.st_dev, found.st_ino
     return None
-
-
-class FileLock:
-    """The lock between processes that write to one ledger; it dies with its process."""
-
-    def __init__(self, path: Path) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._descriptor = os.open(path, flags, 0o600)
-        self._path = path
-
-    def acquire(self, wait_s: float) -> None:
-        """Take the lock, or raise LedgerNotUsable after `wait_s`."""
-        deadline = time.monotonic() + wait_s
-        pause_s = 0.0005
-        while True:
-            try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise LedgerNotUsable(f"another program keeps the ledger locked ({self._path})") from None
-                time.sleep(pause_s)
-                pause_s = min(2 * pause_s, _POLL_S_MAX)
-
-    def release(self) -> None:
-        """Release the lock."""
-        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-
-    def close(self) -> None:
-        """Close the file, and release the lock with it."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
 
 
 class Store:
