@@ -29,8 +29,9 @@ from batchpay.summary import Summary, note_if_outdated, summary_of_batch
 from batchpay.text import row_count, totals_json
 from batchpay.validation.check import valid_rows
 from batchpay.validation.verdict import Failure, Verdict
+from batchpay.workflows.checked_file import FileCheck
 from batchpay.workflows.decisions import Decisions
-from batchpay.workflows.file_check import CheckContext, FileCheck, check_file
+from batchpay.workflows.file_check import CheckContext, check_file
 from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.move_gateway import note_on_address
 from batchpay.workflows.paid_elsewhere import must_check_elsewhere, refuse_other_environment, refuse_paid_elsewhere

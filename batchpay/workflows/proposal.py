@@ -19,8 +19,8 @@ from batchpay.ledger.contract import Ledger
 from batchpay.payment import State, Totals
 from batchpay.settings import Settings
 from batchpay.validation.check import valid_rows
+from batchpay.workflows.checked_file import FileCheck
 from batchpay.workflows.decisions import Decisions
-from batchpay.workflows.file_check import FileCheck
 from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.rejected_earlier import RejectedEarlier
 

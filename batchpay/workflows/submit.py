@@ -35,8 +35,9 @@ from batchpay.validation.check import all_rows, valid_rows
 from batchpay.validation.verdict import Verdict
 from batchpay.workflows.approve import LetThrough, let_through
 from batchpay.workflows.check import batch_to_continue, refuse_release_of_nothing
+from batchpay.workflows.checked_file import FileCheck
 from batchpay.workflows.decisions import Decisions
-from batchpay.workflows.file_check import CheckContext, FileCheck, check_file
+from batchpay.workflows.file_check import CheckContext, check_file
 from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.held_back import Fails
 from batchpay.workflows.move_gateway import note_on_address
