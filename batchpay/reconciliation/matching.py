@@ -15,9 +15,10 @@ from datetime import UTC, date, datetime, timedelta
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, LedgerRow
 from batchpay.payment import Direction, State
+from batchpay.reconciliation.export_map import ReportedStatus
 from batchpay.reconciliation.masked_rows import MaskedRows
 from batchpay.reconciliation.references import are_gateways, is_masked, key_of, may_be
-from batchpay.reconciliation.statement import ExportLine, ReportedStatus
+from batchpay.reconciliation.statement import ExportLine
 from batchpay.reconciliation.windows import DAYS_AHEAD, DAYS_BEFORE, day_of, in_window
 
 OTHER_BATCH_DAYS = 31

@@ -1,16 +1,4 @@
-"""A gateway's or a bank's export: what its columns mean, and its lines, read whole and bounded.
-
-Columns are named by a map (TOML) or known by their usual headers:
-
-    [columns]
-    reference = "Transaction ID"    # also invoice, amount, debit, credit, date, last_four, status
-    [status]
-    accepted = ["Settled"]          # words of the status column; case does not matter
-    declined = ["Returned"]
-    missing = "accepted"            # what a line without a status means; nothing by default
-    [format]
-    date = "%d/%m/%Y"
-"""
+"""A gateway's or a bank's export: its lines, read whole and bounded."""
 
 from __future__ import annotations
 
@@ -19,83 +7,35 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date
-from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from batchpay.errors import FileRefused, did_you_mean
-from batchpay.intake.small_tables import read_toml
+from batchpay.reconciliation.export_map import (
+    KIND_HEADERS,
+    UNDER_WAY_WORDS,
+    USUAL_HEADERS,
+    ExportMap,
+    ReportedStatus,
+    folded_word,
+)
 from batchpay.reconciliation.loose_formats import day_comes_first, foreign_cents, foreign_date, last_four_of, side_cents
 from batchpay.reconciliation.references import only_number_lines
 from batchpay.reconciliation.resolution import BATCH_MARK
 from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet, sheet_names
 from batchpay.writing.stream import Stream
 
-USUAL_HEADERS: dict[str, tuple[str, ...]] = {
-    "reference": (
-        "gatewayreference", "transactionid", "transid", "txnid", "transactionreference", "transactionnumber",
-        "gatewaytransactionid", "referenceid", "referencenumber", "reference", "refno", "ref", "tracenumber", "id",
-    ),
-    "invoice": (
-        "invoicenumber", "invoiceno", "invoiceid", "invoice", "ordernumber", "orderid", "merchantreference",
-        "customerreference", "externalid",
-    ),
-    "amount": ("amount", "transactionamount", "paymentamount", "totalamount", "grossamount", "amt", "total", "value"),
-    "debit": ("debit", "debitamount", "debits", "withdrawal", "withdrawals"),
-    "credit": ("credit", "creditamount", "credits", "deposit", "deposits"),
-    "date": (
-        "date", "transactiondate", "postingdate", "posteddate", "bookingdate", "settlementdate", "settleddate",
-        "effectivedate", "valuedate", "createdat", "created", "datetime", "timestamp", "submitted", "finishedat",
-    ),
-    "last_four": (
-        "lastfour", "last4", "accountlastfour", "accountlast4", "maskedaccount", "accountnumber", "bankaccount",
-        "account",
-    ),
-    "status": ("status", "transactionstatus", "paymentstatus", "state", "result"),
-}  # fmt: skip
-"""Headers as others write them, in lower case without anything between letters and digits; the first one found wins."""
 _ADDRESS = frozenset({"city", "zip", "zipcode", "postalcode"})
 """Next to one of these, a column `state` is part of an address (New York), not a status."""
-ACCEPTED_WORDS = frozenset({
-    "accepted", "approved", "success", "successful", "succeeded", "settled", "posted", "completed", "complete",
-    "cleared", "paid", "originated", "processed", "funded", "captured", "ok",
-})  # fmt: skip
-DECLINED_WORDS = frozenset({
-    "declined", "denied", "failed", "failure", "fail", "error", "rejected", "refused", "returned", "return",
-    "reversed", "voided", "void", "cancelled", "canceled", "chargeback", "unpaid",
-})  # fmt: skip
-RETURNED_WORDS = frozenset({"returned", "return", "reversed", "voided", "void", "chargeback"})
-"""A payment that came back counts as declined: in the end no money moved."""
-UNDER_WAY_WORDS = frozenset({
-    "pending", "processing", "in process", "in progress", "submitted", "sent", "batched", "scheduled", "queued",
-    "received", "initiated", "transmitted", "new", "open", "created",
-})  # fmt: skip
-"""Neither paid nor refused yet, as an accepted payment is for a day or two; they settle nothing."""
-KIND_HEADERS = ("type", "transactiontype", "transtype", "txntype", "paymenttype", "entrytype")
-"""Headers of what a line is: a payment or, in a word of its own, a refund or a return."""
 _RETURN_HEADER = re.compile(r"return|chargeback|revers|refund|void|reject|declin|failure")
 """What shows in a header, without blanks, that its column is blank unless the payment failed or came back."""
 _OTHER_HEADER = re.compile(r"address|url|(return|refund|void)able|reversible")
 """What shows that it is another column after all: `Return Address`, `Refundable`."""
 _NOT_RETURNED = re.compile(r"-*|n|no|none|false|n/?a|null|not (returned|refunded|reversed|voided|rejected)")
-_RETURN = re.compile(
-    r"\b(r\d\d|return(s|ed)?|refund(s|ed)?|revers(al|ed)|void(ed)?|charge[ -]?backs?|charged back|sent back)\b"
-)
-"""What shows within longer texts that the money came back: `Returned - R01`, `R03 no account`."""
 _PLUS = re.compile(r"\+|CR\s*$", re.IGNORECASE)
 _TOTAL = re.compile(r"((sub|grand)[ -]?)?totals?:?", re.IGNORECASE)
 _HEADER_LINES = 20
 _TEXT_CHARACTERS_MAX = 128
-
-
-class ReportedStatus(StrEnum):
-    """What the other side says about a payment."""
-
-    ACCEPTED = "accepted"
-    DECLINED = "declined"
-    OTHER = "other"
-    """A word that means neither, or no word at all."""
 
 
 @dataclass(slots=True)
@@ -143,7 +83,7 @@ class ExportLine:
     @property
     def is_word_unknown(self) -> bool:
         """Whether it has an unknown status: it may say that the payment failed."""
-        word = _folded(self.status_text)
+        word = folded_word(self.status_text)
         return bool(word) and self.standing is ReportedStatus.OTHER and word not in UNDER_WAY_WORDS
 
     @property
@@ -151,33 +91,6 @@ class ExportLine:
         """Whether the line is a readable payment that belongs to nothing yet."""
         known = self.other_batch or self.is_owned or self.is_perhaps
         return self.row is None and not known and self.cents is not None
-
-
-@dataclass(slots=True)
-class ExportMap:
-    """What a map file says."""
-
-    columns: dict[str, str] = field(default_factory=dict)
-    accepted: frozenset[str] = ACCEPTED_WORDS
-    declined: frozenset[str] = DECLINED_WORDS
-    missing: ReportedStatus = ReportedStatus.OTHER
-    date_pattern: str | None = None
-
-    def standing_of(self, word: str) -> ReportedStatus:
-        """What a status means."""
-        folded = _folded(word)
-        if not folded:
-            return self.missing
-        if folded in self.accepted:
-            return ReportedStatus.ACCEPTED
-        return ReportedStatus.DECLINED if folded in self.declined else ReportedStatus.OTHER
-
-    def says_it_came_back(self, word: str) -> bool:
-        """Whether a status says that the money came back; longer texts only where the map does not define them."""
-        folded = _folded(word)
-        return folded in RETURNED_WORDS or (
-            self.standing_of(word) is ReportedStatus.OTHER and _RETURN.search(folded) is not None
-        )
 
 
 @dataclass(slots=True)
@@ -195,39 +108,6 @@ class Export:
     """Whether a map names its columns."""
     batches: set[str] = field(default_factory=set)
     """What its column `batch` says, if it has one: results of batchpay name theirs there."""
-
-
-def load_export_map(path: str | Path) -> ExportMap:
-    """Read a map; raises FileRefused that names whatever is unknown in it."""
-    tables = read_toml(str(path), "map of an export")
-    known = {
-        "columns": tuple(USUAL_HEADERS),
-        "status": ("accepted", "declined", "missing"),
-        "format": ("date",),
-    }
-    for table, values in tables.items():
-        _refuse_unknown(path, f"[{table}]", table, known)
-        if not isinstance(values, dict):
-            raise FileRefused(f"{path}: {table} must be a table: [{table}]")
-        for name in values:
-            _refuse_unknown(path, f"{table}.{name}", name, known[table])
-    columns = tables.get("columns", {})
-    status = tables.get("status", {})
-    if not all(isinstance(name, str) for name in columns.values()):
-        raise FileRefused(f"{path}: [columns] must contain text: the headers of the export")
-    missing = status.get("missing", ReportedStatus.OTHER)
-    if missing not in list(ReportedStatus):
-        raise FileRefused(f"{path}: status.missing is accepted, declined or other")
-    pattern = tables.get("format", {}).get("date")
-    if not (pattern is None or isinstance(pattern, str)):
-        raise FileRefused(f"{path}: format.date must be text such as %d/%m/%Y")
-    return ExportMap(
-        columns=dict(columns),
-        accepted=_words(path, "accepted", status, ACCEPTED_WORDS),
-        declined=_words(path, "declined", status, DECLINED_WORDS),
-        missing=ReportedStatus(missing),
-        date_pattern=pattern,
-    )
 
 
 def read_export(path: str | Path | Stream, mapping: ExportMap) -> Export:
@@ -343,7 +223,7 @@ def _objection(cells: Sequence[str], further: dict[int, str], mapping: ExportMap
     """Return what another column than the status says of a payment that failed or came back; blank if nothing."""
     for index, header in further.items():
         text, name = _text(cells[index]) if index < len(cells) else "", _plain(header)
-        word, standing = _folded(text), mapping.standing_of(text)
+        word, standing = folded_word(text), mapping.standing_of(text)
         if _is_of_returns(name):
             objects = not _NOT_RETURNED.fullmatch(word) and foreign_cents(text) != 0
         elif name in KIND_HEADERS or name == "state":
@@ -396,23 +276,5 @@ def _two_columns(debit: str, credit: str) -> int | None:
     return into - abs(out)
 
 
-def _folded(word: str) -> str:
-    return " ".join(word.lower().split())
-
-
 def _text(cell: str) -> str:
     return "" if cell == LOST_DIGITS else cell[:_TEXT_CHARACTERS_MAX]
-
-
-def _words(path: str | Path, name: str, status: dict[str, Any], usual: frozenset[str]) -> frozenset[str]:
-    words = status.get(name)
-    if words is None:
-        return usual
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise FileRefused(f'{path}: status.{name} must be a list of words, such as ["Settled"]')
-    return frozenset(map(_folded, words))
-
-
-def _refuse_unknown(path: str | Path, shown: str, name: str, known: Iterable[str]) -> None:
-    if name not in known:
-        raise FileRefused(f"{path}: {shown} is not part of a map of an export{did_you_mean(name, known)}")

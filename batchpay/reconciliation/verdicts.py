@@ -12,10 +12,11 @@ from batchpay.errors import BatchpayError
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, Decision, LedgerRow
 from batchpay.payment import State, Totals, format_cents
+from batchpay.reconciliation.export_map import ReportedStatus
 from batchpay.reconciliation.masked_rows import BY_MASK
 from batchpay.reconciliation.matching import BY_AMOUNT, Matching
 from batchpay.reconciliation.references import key_of
-from batchpay.reconciliation.statement import Export, ExportLine, ReportedStatus
+from batchpay.reconciliation.statement import Export, ExportLine
 from batchpay.summary import SENDABLE
 from batchpay.text import instant, place_of, place_word, totals_json
 from batchpay.writing.columns import Kind, columns

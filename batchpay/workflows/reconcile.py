@@ -11,10 +11,11 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Actor
+from batchpay.reconciliation.export_map import ExportMap, load_export_map
 from batchpay.reconciliation.matching import Matching, match
 from batchpay.reconciliation.own_files import caution_about, refuse_own_file
 from batchpay.reconciliation.resolution import rows_in_doubt, take_over
-from batchpay.reconciliation.statement import Export, ExportMap, load_export_map, read_export
+from batchpay.reconciliation.statement import Export, read_export
 from batchpay.reconciliation.verdicts import FoundDoubt, Reconciliation, found_doubts
 from batchpay.reconciliation.verdicts import reconcile as write_reconciliation
 from batchpay.settings import Settings

@@ -256,12 +256,12 @@ DEFECTS = (
                 "came_back=False,",
             ),
             (
-                "reconciliation/statement.py",
+                "reconciliation/export_map.py",
                 '"declined", "denied", "failed", "failure", "fail", "error", "rejected", "refused", "returned", "return",',
                 '"declined", "denied", "failed", "failure", "fail", "error", "rejected", "refused",',
             ),
             (
-                "reconciliation/statement.py",
+                "reconciliation/export_map.py",
                 '"cleared", "paid", "originated",',
                 '"cleared", "paid", "returned", "originated",',
             ),
