@@ -75,20 +75,18 @@ class Header:
         return tuple(name for name, inner in zip(self.names, self.internal, strict=True) if inner is not None)
 
 
-def read_header(
-    names: Sequence[str], *, required: Iterable[str] = REQUIRED, known: Sequence[str] = COLUMNS, place: str = ""
-) -> Header:
+def read_header(names: Sequence[str], *, required: Iterable[str] = REQUIRED, place: str = "") -> Header:
     """Sort a header's names; raises FileRefused naming every column that is twice, mistyped or missing.
 
     Names that differ from ours only in case, blanks or line breaks are taken for ours.
     """
-    given, names = names, [canonical_name(name, known) for name in names]
+    given, names = names, [canonical_name(name) for name in names]
     internal = tuple(_internal_name(name, at) for at, name in enumerate(names))
     twice = sorted({name for name in names if name and not name.startswith("_") and names.count(name) > 1})
     if twice:
         raise FileRefused(f"{place}the header has the same column twice: {_listed(twice)}")
-    unknown = [name for name in internal if name and name not in known and not name.startswith(UNNAMED)]
-    slips = {name: close for name in unknown if (close := near_miss(name, known))}
+    unknown = [name for name in internal if name and name not in COLUMNS and not name.startswith(UNNAMED)]
+    slips = {name: close for name in unknown if (close := near_miss(name, COLUMNS))}
     if slips:
         slips_named = ", ".join(f"{column_name(name)} (did you mean {close}?)" for name, close in slips.items())
         raise FileRefused(f"{place}the header has unknown columns that look mistyped: {slips_named}")
@@ -98,17 +96,17 @@ def read_header(
     return Header(
         names=tuple(given),
         internal=internal,
-        columns=tuple(name for name in internal if name in known and name is not None),
+        columns=tuple(name for name in internal if name in COLUMNS and name is not None),
         carried=tuple(unknown),
         note_at=names.index(NOTE_COLUMN) if NOTE_COLUMN in names else None,
         renamed={name: ours for name, ours in zip(given, names, strict=True) if name != ours},
     )
 
 
-def canonical_name(name: str, known: Iterable[str] = COLUMNS) -> str:
+def canonical_name(name: str) -> str:
     """Return the known column whose name differs only in case, blanks or line breaks; else the name unchanged."""
     folded = "".join(name.split()).lower()
-    return next((ours for ours in known if ours.lower() == folded), name)
+    return next((ours for ours in COLUMNS if ours.lower() == folded), name)
 
 
 def known_names(names: Iterable[str], known: Sequence[str]) -> int:

@@ -123,7 +123,7 @@ class LineHandler(logging.Handler):
 logging.getLogger(LOGGER).addHandler(logging.NullHandler())  # else warnings reach standard error without a log
 
 
-def open_log(*, path: str | Path | None, as_json: bool, level: int = logging.INFO) -> LineHandler:
+def open_log(*, path: str | Path | None, as_json: bool) -> LineHandler:
     """Send this process's events to a file, or to standard error if none is named; raises NotUsable.
 
     From libraries, only warnings are logged. Closed by `close_log`.
@@ -135,7 +135,7 @@ def open_log(*, path: str | Path | None, as_json: bool, level: int = logging.INF
     root = logging.getLogger()
     root.setLevel(logging.WARNING)
     root.addHandler(handler)
-    logging.getLogger(LOGGER).setLevel(level)
+    logging.getLogger(LOGGER).setLevel(logging.INFO)
     return handler
 
 

@@ -18,6 +18,8 @@ from batchpay.writing.xlsx_parts import Style, column_letters
 
 TITLE = "Summary"
 _WIDTHS = (30, 14, 20, 14, 20, 14, 20)
+_BLANKS = [(None, Style.DEFAULT)] * 4
+"""The cells of both directions, in a line that has only the total."""
 
 
 class RowTotals:
@@ -71,7 +73,7 @@ def write_summary_sheet(
         page.line(*cells, *((one, one.style) for pair in counted for one in pair), *((one, one.style) for one in sums))
     last = page.rows
     rejected = batch.by_state[State.REJECTED]
-    page.line((State.REJECTED.words, Style.LABEL), *_blanks(4), *_stated(rejected))
+    page.line((State.REJECTED.words, Style.LABEL), *_BLANKS, *_stated(rejected))
     columns = [*(totals.in_direction(name) for name in directions), batch.total]
     _add_totals(page.line, columns, first, last)
     page.line()
@@ -88,10 +90,10 @@ def _add_totals(line: Callable[..., None], sums: Sequence[Totals], first: int, l
         for column, (value, style) in zip("BCDEFG", values, strict=True)
     ]
     line(("total", Style.LABEL), *cells)
-    line(("the file has", Style.LABEL), *_blanks(4), *_stated(total))
+    line(("the file has", Style.LABEL), *_BLANKS, *_stated(total))
     line(
         ("difference", Style.LABEL),
-        *_blanks(4),
+        *_BLANKS,
         (Formula(f"F{at}-F{at + 1}", "0", Style.COUNT), Style.COUNT),
         (Formula(f"G{at}-G{at + 1}", "0.00", Style.SUM), Style.SUM),
     )
@@ -112,7 +114,3 @@ def _range(header: Sequence[str], name: str, rows: int) -> str:
 
 def _stated(totals: Totals) -> tuple[tuple[str, Style], tuple[str, Style]]:
     return (str(totals.rows), Style.COUNT), (format_cents(totals.cents), Style.SUM)
-
-
-def _blanks(count: int) -> list[tuple[None, Style]]:
-    return [(None, Style.DEFAULT)] * count

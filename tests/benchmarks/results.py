@@ -73,9 +73,9 @@ class Bar:
         return f"at least {self.at_least:g}" if self.at_least is not None else f"at most {self.at_most:g}"
 
 
-def read_bars(path: Path = BARS) -> list[Bar]:
+def read_bars() -> list[Bar]:
     """Read the bars; each has a text about it and either a least or a most."""
-    bars = [Bar(name, **values) for name, values in tomllib.loads(path.read_text("utf-8")).items()]
+    bars = [Bar(name, **values) for name, values in tomllib.loads(BARS.read_text("utf-8")).items()]
     for bar in bars:
         assert (bar.at_least is None) != (bar.at_most is None), f"{bar.name} needs one of at_least and at_most"
     return bars

@@ -18,10 +18,10 @@ from tests.reconciliation.test_reconciliation import DOUBT, export, held_against
 from tests.support.ledger_factory import Planned, add_batch, ledger_in
 
 
-def line_of(reference: str, invoice: str = "", last_four: str = "") -> ExportLine:
+def line_of(reference: str, last_four: str = "") -> ExportLine:
     """A line about 12.50 that was paid today."""
     return ExportLine(
-        2, reference, invoice, 1250, "12.50", today().isoformat(), last_four, "", ReportedStatus.ACCEPTED, on=today()
+        2, reference, "", 1250, "12.50", today().isoformat(), last_four, "", ReportedStatus.ACCEPTED, on=today()
     )
 
 

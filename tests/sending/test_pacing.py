@@ -155,7 +155,7 @@ def test_no_second_sees_more_than_the_rate() -> None:
     assert max(sum(1 for at in left[i : i + 60] if at < left[i] + 1.0) for i in range(len(left))) <= 50
 
 
-def make_at(rate: float | None, wait_s_max: float = 60.0) -> tuple[Throttle, list[float], list[float]]:
+def make_at(rate: float | None) -> tuple[Throttle, list[float], list[float]]:
     """A throttle with its clock and the list of its waits."""
     now, waits = [100.0], [0.0]
 
@@ -164,7 +164,7 @@ def make_at(rate: float | None, wait_s_max: float = 60.0) -> tuple[Throttle, lis
         waits.append(seconds)
         return False
 
-    return Throttle(rate, clock=lambda: now[0], sleep=sleep, wait_s_max=wait_s_max), now, waits
+    return Throttle(rate, clock=lambda: now[0], sleep=sleep, wait_s_max=60.0), now, waits
 
 
 @pytest.mark.parametrize(

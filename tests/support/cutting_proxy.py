@@ -73,11 +73,11 @@ class CuttingProxy:
             self.cut = None
         self._held.set()
 
-    def drop_all(self, *, reset: bool = False) -> None:
+    def drop_all(self) -> None:
         """End every connection that is open now."""
         with self._lock:
             ended = tuple(self._open)
-        self._end(*ended, reset=reset)
+        self._end(*ended)
 
     def _end(self, *sockets: socket.socket, reset: bool = False) -> None:
         """End sockets that are still open; a thread that reads one of them wakes up."""

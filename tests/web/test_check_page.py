@@ -34,8 +34,8 @@ def send(house: House, content: bytes, name: str = "pay.csv", **form: Any) -> st
     return answer.headers["Location"].rsplit("/", 1)[1]
 
 
-def check_page(house: House, file_id: str, by: str = "maria", query: str = "") -> str:
-    return house.get(by, f"/files/{file_id}/check{query}").get_data(as_text=True)
+def check_page(house: House, file_id: str, query: str = "") -> str:
+    return house.get("maria", f"/files/{file_id}/check{query}").get_data(as_text=True)
 
 
 def numbers_in(value: Any) -> set[str]:

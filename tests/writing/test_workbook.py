@@ -26,9 +26,8 @@ ROWS = [
 ]
 
 
-def sheet_of(path: Path, title: str | None = None) -> Any:
-    book = openpyxl.load_workbook(path)
-    return book[title] if title else book.active
+def sheet_of(path: Path) -> Any:
+    return openpyxl.load_workbook(path).active
 
 
 def test_cells_have_the_kind_of_their_column(tmp_path: Path) -> None:
