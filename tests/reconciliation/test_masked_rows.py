@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from batchpay.payment import State
+from batchpay.reconciliation.export_map import ExportMap
 from batchpay.reconciliation.matching import match
-from batchpay.reconciliation.statement import ExportMap, read_export
+from batchpay.reconciliation.statement import read_export
 from batchpay.reconciliation.verdicts import found_doubts
 from batchpay.reconciliation.windows import DAYS_BEFORE
 from tests.reconciliation.test_reconciliation import export, held_against, today
