@@ -27,6 +27,7 @@ DAYS_MOST = 100_000
 
 _GUARDS = ("policy", "limits", "rules")
 """Tables of settings that prevent payments: one that only seems to be set is noticed too late."""
+_KEY_HINT = ": the key is in the file that BATCHPAY_API_KEY_FILE names, or in BATCHPAY_API_KEY"
 _BOOLEAN_WORDS = {
     **dict.fromkeys(("true", "1", "yes", "on"), True),
     **dict.fromkeys(("false", "0", "no", "off"), False),
@@ -277,11 +278,12 @@ def check_tables(tables: dict[str, Any], command_options: dict[str, set[str]]) -
         names |= command_options.get(table, set())
         for name in values:
             if name not in names:
-                raise SettingsNotUsable(f"{table}.{name} is not a setting{did_you_mean(name, names)}")
+                hint = _KEY_HINT if f"{table}.{name}" == "gateway.api_key" else did_you_mean(name, names)
+                raise SettingsNotUsable(f"{table}.{name} is not a setting{hint}")
 
 
-def parse_rate(text: str) -> float | None:
-    """Read the setting submit.rate: requests a second, or None for `auto`; raises SettingsNotUsable."""
+def parse_rate(text: str, name: str = "submit.rate") -> float | None:
+    """Read a rate: requests a second, or None for `auto`; raises SettingsNotUsable that calls it `name`."""
     if text.strip().lower() == AUTO:
         return None
     try:
@@ -289,7 +291,7 @@ def parse_rate(text: str) -> float | None:
     except ValueError:
         rate = math.nan
     if not RATE_LEAST <= rate <= RATE_MOST:
-        raise SettingsNotUsable(f"submit.rate must be a number from {RATE_LEAST:g} to {RATE_MOST:g}, or {AUTO}")
+        raise SettingsNotUsable(f"{name} must be a number from {RATE_LEAST:g} to {RATE_MOST:,.0f}, or {AUTO}")
     return rate
 
 

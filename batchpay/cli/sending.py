@@ -51,7 +51,7 @@ class Rate(click.ParamType[str]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check the rate, and keep it as text."""
         try:
-            parse_rate(str(value))
+            parse_rate(str(value), "the rate")
         except SettingsNotUsable as error:
             self.fail(str(error), param, ctx)
         return str(value)

@@ -64,7 +64,9 @@ def read_settings_file(path: Path | None, profile: str | None) -> dict[str, Any]
             tables = tomllib.loads(file.read().decode("utf-8-sig"))
     except OSError as error:
         raise SettingsNotUsable(f"settings file {path} can't be read: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except UnicodeDecodeError:
+        raise SettingsNotUsable(f"settings file {path} can't be read: it is not UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
         raise SettingsNotUsable(f"settings file {path} can't be read: {error}") from None
     profiles = _table(path, "profile", tables.pop("profile", {}))
     if profile is not None:

@@ -29,14 +29,23 @@ from batchpay.settings import check_tables, load_settings
         ("gateway = 3\n[profile.night.gateway]\ntimeout = 3", "gateway must be a table"),
         ("[profile.day]", "did you mean day"),
         ("[gateway", "can't be read"),
+        ("# Montréal".encode("latin-1"), "can't be read: it is not UTF-8"),
     ],
 )
-def test_malformed_files(tmp_path: Path, text: str, told: str) -> None:
+def test_malformed_files(tmp_path: Path, text: str | bytes, told: str) -> None:
     """No shape of a file is an internal error. Four of these once were."""
     file = tmp_path / "batchpay.toml"
-    file.write_text(text)
+    content = text.encode() if isinstance(text, str) else text
+    file.write_bytes(content)
     with pytest.raises(SettingsNotUsable, match=told):
-        read_settings_file(file, "dya" if "day" in text else "night")
+        read_settings_file(file, "dya" if b"day" in content else "night")
+
+
+def test_a_key_in_the_settings_is_told_where_keys_are() -> None:
+    """The message was `did you mean api_id?`: whoever follows it writes the key under that name."""
+    with pytest.raises(SettingsNotUsable, match="BATCHPAY_API_KEY_FILE names") as refused:
+        check_tables({"gateway": {"api_key": "k-1"}}, {})
+    assert "k-1" not in str(refused.value)
 
 
 def test_a_byte_order_mark_is_no_part_of_the_settings(tmp_path: Path) -> None:
@@ -227,7 +236,7 @@ def test_a_persons_decision_has_no_other_place(command: str) -> None:
         ('[submit]\nlimit = "x"', None, "submit.limit: 'x' is not a valid"),
         ('[validate]\nas_of = "x"', None, "validate.as_of: write the date"),
         ("", ("BATCHPAY_LIMIT", "x"), "BATCHPAY_LIMIT: 'x' is not a valid"),
-        ("[submit]\nlimit = 3", ("BATCHPAY_RATE", "0"), "BATCHPAY_RATE: submit.rate must be a number"),
+        ("[submit]\nlimit = 3", ("BATCHPAY_RATE", "0"), "BATCHPAY_RATE: the rate must be a number"),
     ],
 )
 def test_a_wrong_value_is_told_where_it_was_set(
