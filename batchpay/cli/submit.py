@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from batchpay.cli import output
 from batchpay.cli.context import Context, option
@@ -126,6 +127,11 @@ def _check_usage(files: tuple[str, ...], options: dict[str, Any]) -> None:
         raise click.UsageError("--again pays the whole content once more; --release sends what is left of a batch")
     if options["plan"] and not options["dry_run"]:
         raise click.UsageError("--plan goes with --dry-run; a submission takes the plan with --from-plan")
+    if options["from_plan"] and options["dry_run"]:
+        raise click.UsageError("--from-plan is for a submission; a dry run writes a plan with --plan")
+    typed = click.get_current_context().get_parameter_source("show_requests") is ParameterSource.COMMANDLINE
+    if typed and options["show_requests"] and not options["dry_run"]:  # a preset is for every dry run
+        raise click.UsageError("--show-requests goes with --dry-run; without it the payments would be sent")
 
 
 def _submit_all(

@@ -1,0 +1,30 @@
+"""Options that contradict each other: the call is refused, with what to do instead, and nothing is sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from batchpay.cli.context import Context
+from batchpay.cli.main import cli
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--plan", "p.json"), "--plan goes with --dry-run"),
+        (("--dry-run", "--from-plan", "p.json"), "--from-plan is for a submission"),
+        (("--show-requests", "1"), "--show-requests goes with --dry-run"),
+        (("--again", "--release", "--reason", "x"), "--again pays the whole content once more"),
+        (("--rate", "0"), "the rate must be a number from 0.1 to 20,000, or auto"),
+    ],
+)
+def test_options_that_contradict_each_other(tmp_path: Path, options: tuple[str, ...], told: str) -> None:
+    """A dry run took a plan that does not even exist; `--show-requests` alone sent the payments."""
+    settings = tmp_path / "batchpay.toml"
+    settings.write_text("")
+    call = ["submit", "a.csv", *options, "--config", str(settings)]
+    done = CliRunner().invoke(cli, call, obj=Context())
+    assert (done.exit_code, told in done.stderr) == (2, True), done.output
