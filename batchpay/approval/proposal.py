@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from batchpay.approval.to_send import ToSend
 from batchpay.ledger.contract import Ledger
-from batchpay.payment import Totals
-from batchpay.text import row_count, totals_json
+from batchpay.payment import Totals, parse_cents
+from batchpay.text import money, row_count, totals_json
 
 if TYPE_CHECKING:  # reading a plan loads no rules
     from batchpay.schemas.options import RuleOptions
@@ -138,8 +138,9 @@ def _difference(name: str, approved: Any, found: Any) -> list[str]:
         return [line for some in lines for line in some]
     if name in _IN_WORDS:
         return [_IN_WORDS[name]]
-    member, colon, key = name.partition(":")
-    return [f"{member.replace('_', ' ')}{colon}{key} is {_words(found)}, approved was {_words(approved)}"]
+    first, *members = name.replace("by_account:", "by account:").split(": ")
+    place = ": ".join([first.replace("_", " "), *members])
+    return [f"{place} is {_words(found)}, approved was {_words(approved)}"]
 
 
 _NOT_COMPARED = ("file", "not_checked")
@@ -152,7 +153,7 @@ _IN_WORDS = {
 
 def _words(value: Any) -> str:
     if isinstance(value, dict):
-        return f"{row_count(value['rows'])} and {value['amount']}"
+        return f"{row_count(value['rows'])} and {money(parse_cents(value['amount']) or 0)}"
     if isinstance(value, bool) or value is None:
         return {True: "on", False: "off", None: "none"}[value]
     if isinstance(value, list):

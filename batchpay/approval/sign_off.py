@@ -152,7 +152,7 @@ def _warning_lines(warnings: Mapping[str, int], notes: Sequence[str], not_checke
 
 def _gateway_lines(schedule: Schedule) -> list[str]:
     gateways = schedule.by_gateway()
-    lines = [_rule("-"), _flow_header("by gateway")] if gateways else []
+    lines = [_rule("-"), _flow_header("by gateway account")] if gateways else []
     for found in gateways[:_GATEWAYS_SHOWN]:
         lines += _flow_lines(found.gateway_id, found.flow)
     if len(gateways) > _GATEWAYS_SHOWN:

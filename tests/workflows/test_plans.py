@@ -116,13 +116,13 @@ def test_a_plan_is_used_in_the_transaction_that_registers(office: Office, monkey
 
 def test_a_row_of_another_file_makes_one_a_duplicate(strict: Office) -> None:
     """Approved, and then one of its payments is sent with another file: nothing of the plan is sent."""
-    path = strict.file("10.00", "20.00")
+    path = strict.file("10.00", "2000.00")
     plan = strict.plan(path)
     strict.approve(plan, BEN)
     strict.policy(approvals=0)
     strict.submit(strict.file("10.00", name="other.csv"))
     strict.policy(approvals=1)
-    with pytest.raises(FileRefused, match=r"to send: DEBIT is 1 row and 20\.00, approved was 2 rows and 30\.00"):
+    with pytest.raises(FileRefused, match=r"to send: DEBIT is 1 row and 2,000\.00, approved was 2 rows and 2,010\.00"):
         strict.submit(path, plan)
     with pytest.raises(FileRefused, match="rules: allow_duplicates is on, approved was off"):
         strict.submit(path, plan, decisions=Decisions(reason="I want to"), allow_duplicates=True)
