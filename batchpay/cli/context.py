@@ -40,7 +40,7 @@ class Context:
     json: bool = False
     quiet: bool = False
     verbose: bool = False
-    color: bool = field(default_factory=lambda: not os.environ.get("NO_COLOR"))
+    color: bool = field(default_factory=lambda: not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
     json_printed: bool = False
     """Whether the object of --json was printed."""
 

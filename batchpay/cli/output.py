@@ -65,7 +65,7 @@ def print_summary(context: Context, summary: Summary, *, sent: bool, looks: bool
             click.echo(f"  {label}: {printable(text)}")
     if summary.stopped:
         how = f"to continue: batchpay resume {summary.batch}" if looks else "run the same command again to continue"
-        click.echo(f"  stopped: {printable(summary.stopped)}; {how}")
+        print_wrapped(f"{summary.stopped}; {how}", first="  stopped: ")
     if summary.of(State.IN_DOUBT).rows and summary.batch:
         click.echo(f"  a person must look: batchpay resolve {summary.batch}")
     print_in_doubt_elsewhere(summary.in_doubt_elsewhere)
@@ -93,14 +93,12 @@ def _print_states(context: Context, summary: Summary, *, sent: bool) -> None:
 
 
 def print_in_doubt_elsewhere(in_doubt: Mapping[str, Mapping[str, Totals]], *, err: bool = False) -> None:
-    """Name the other batches that a person must look at."""
+    """Name the other batches that a person must look at; the command comes first, so that no line cuts it."""
     for batch, sides in in_doubt.items():
-        rows = sum(totals.rows for totals in sides.values())
-        click.echo(
-            f"  rows in doubt from an earlier call, a person must look: batchpay resolve {batch}"
-            f" ({row_count(rows)}, {totals_apart([sides])})",
-            err=err,
-        )
+        rows = row_count(sum(totals.rows for totals in sides.values()))
+        amount = totals_apart([sides])
+        place = f"batchpay resolve {batch} ({rows}, {amount})"
+        print_wrapped(f"a person must look: {place}, in doubt since an earlier call", err=err)
 
 
 def grand_total(summaries: Sequence[Summary]) -> Summary:
@@ -141,10 +139,10 @@ def _cells(label: str, totals: Totals, apart: Mapping[str, Totals] | None) -> li
     return [label, f"{totals.rows:,}", *sides, money(totals.cents)]
 
 
-def print_wrapped(text: str, *, first: str = "  ") -> None:
+def print_wrapped(text: str, *, first: str = "  ", err: bool = False) -> None:
     """Print a sentence of any length in lines of 80 columns, whatever characters a name in it has."""
     for line in wrapped(printable(text), first=first, rest="      "):
-        click.echo(line)
+        click.echo(line, err=err)
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()) -> None:

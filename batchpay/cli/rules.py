@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from batchpay.schemas.catalogue import RuleFacts
     from batchpay.workflows.rules import RuleLine
 
+_WIDTH_LEAST, _WIDTH_MOST = 72, 110
 _SEVERITIES = {"error": "the row is rejected", "warning": "the row goes on"}
 _SOURCES = {"S": "the gateway's interface", "N": "Nacha or the ABA", "H": "a house rule, a setting can switch it off"}
 
@@ -59,6 +61,7 @@ def _markdown(table: list[tuple[str, ...]]) -> str:
 
 
 def _text(table: list[tuple[str, ...]]) -> str:
+    width = min(_WIDTH_MOST, max(_WIDTH_LEAST, shutil.get_terminal_size((_WIDTH_MOST, 24)).columns))
     lines = []
     last = ""
     for column, words, code, severity, source in table:
@@ -66,6 +69,6 @@ def _text(table: list[tuple[str, ...]]) -> str:
             lines += ["", column]
             last = column
         head = f"  {code:<16}{severity:<9}{source:<5}"
-        lines += textwrap.wrap(words, 110, initial_indent=head, subsequent_indent=" " * len(head))
+        lines += textwrap.wrap(words, width, initial_indent=head, subsequent_indent=" " * len(head))
     legend = [f"{name}: {meaning}" for name, meaning in {**_SEVERITIES, **_SOURCES}.items()]
     return "\n".join([*lines[1:], "", *legend])

@@ -42,6 +42,9 @@ def status(context: Context, batch: str | None) -> int:
     if context.json:
         output.print_json(context, {"batches": [summary.as_json() for summary in summaries]})
         return 0
+    if not summaries:
+        click.echo("no batch yet")
+        return 0
     summaries.sort(key=lambda summary: -summary.of(State.IN_DOUBT).rows)
     states = (State.IN_DOUBT, State.PENDING, State.SENDING, State.DECLINED, State.REJECTED, State.ACCEPTED)
     both = any(sum_word("", summary.by_direction) for summary in summaries)
