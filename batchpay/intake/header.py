@@ -20,6 +20,7 @@ HEADER_ROWS_MAX = 31
 HEADER_NAMES_ENOUGH = 3
 """A row with this many known names is a header."""
 _TITLE_CELLS_MAX = 8
+_ROUTING = re.compile(r"[0-9]{8,9}")
 UNNAMED = "_unnamed."
 """Internal name of columns without a name; all their cells must be blank."""
 OWN = "_own."
@@ -107,6 +108,23 @@ def canonical_name(name: str) -> str:
     """Return the known column whose name differs only in case, blanks or line breaks; else the name unchanged."""
     folded = "".join(name.split()).lower()
     return next((ours for ours in COLUMNS if ours.lower() == folded), name)
+
+
+def ours_as_meant(names: Iterable[str]) -> set[str]:
+    """Return the known columns that a header has, and those of which it has a mistyped name.
+
+    Names that differ only in punctuation are not counted: another system's columns, which a map takes, have such names.
+    """
+    meant = {canonical_name(name) for name in names}
+    folded = {letters_of(name) for name in COLUMNS}
+    slips = (near_miss(name, COLUMNS) for name in names if letters_of(name) not in folded)
+    return meant | {close for close in slips if close}
+
+
+def refuse_payment(names: Sequence[str], place: str) -> None:
+    """Raise FileRefused where a row that was taken for the header has a routing number and no known name."""
+    if any(_ROUTING.fullmatch(name.strip()) for name in names) and not known_names(names, COLUMNS):
+        raise FileRefused(f"{place}the file has no header, its first row is a payment: add the columns' names")
 
 
 def known_names(names: Iterable[str], known: Sequence[str]) -> int:

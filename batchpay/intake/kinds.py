@@ -18,6 +18,7 @@ class Kind(StrEnum):
     XLSX = "xlsx"
 
 
+_NAMES = {Kind.CSV: "a CSV file", Kind.PARQUET: "a Parquet file", Kind.XLSX: "an XLSX file"}
 _MAGIC = (
     (b"PAR1", Kind.PARQUET),
     (b"PK\x03\x04", Kind.XLSX),
@@ -26,6 +27,8 @@ _REFUSED_MAGIC = (
     (b"\xd0\xcf\x11\xe0", "an old Excel file (.xls) or one protected by a password; save it as .xlsx without one"),
     (b"PK\x05\x06", "an empty zip archive"),
     (b"%PDF", "a PDF"),
+    (b"\x89PNG", "a picture (PNG)"),
+    (b"\xff\xd8\xff", "a picture (JPEG)"),
     (b"SQLite format 3", "a database"),
     (b"BZh", "packed with bzip2; batchpay reads gzip and zstd"),
     (b"\xfd7zXZ", "packed with xz; batchpay reads gzip and zstd"),
@@ -72,6 +75,8 @@ def kind_of(head: bytes, name: str, asked: str | None = None) -> tuple[Kind, str
             raise FileRefused(f"{name}: is {next(exact, what)}")
     kind = next((kind for magic, kind in _MAGIC if head.startswith(magic)), Kind.CSV)
     if asked is not None and kind != asked:
-        raise FileRefused(f"{name}: is not a {asked} file" + ("" if kind is Kind.CSV else f" but {kind}"))
+        raise FileRefused(
+            f"{name}: is not {_NAMES[Kind(asked)]}" + ("" if kind is Kind.CSV else f" but {_NAMES[kind]}")
+        )
     packing = next((packing for magic, packing in _PACKINGS if head.startswith(magic)), None)
     return kind, packing

@@ -145,7 +145,7 @@ def _regular_file(path: str) -> int:
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)
-        raise FileRefused(f"{path} is not a file" + (" but a directory" if stat.S_ISDIR(mode) else ""))
+        raise FileRefused(f"{path} is a folder" if stat.S_ISDIR(mode) else f"{path} is not a file")
     return descriptor
 
 

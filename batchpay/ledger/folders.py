@@ -13,4 +13,4 @@ def make_private_directory(directory: Path) -> None:
         for missing in reversed([d for d in (directory, *directory.parents) if not d.exists()]):
             missing.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
-        raise LedgerNotUsable(f"the directory {directory} can't be created: {error.strerror}") from None
+        raise LedgerNotUsable(f"the folder {directory} can't be created: {error.strerror}") from None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from batchpay.errors import FileRefused
-from batchpay.intake.header import near_miss, read_header
+from batchpay.intake.header import near_miss, ours_as_meant, read_header
 from batchpay.intake.source import open_source
 from batchpay.intake.template import write_blank
 from batchpay.schemas.columns import COLUMNS
@@ -55,6 +55,20 @@ def test_all_wrong_columns_are_named(tmp_path: Path) -> None:
         read_header(HEADER[1:-1])
     with pytest.raises(FileRefused, match=r"payments.csv: the header lacks"):
         read(write(tmp_path, "a,b\n1,2\n"), HEADER)
+
+
+def test_a_file_without_a_header(tmp_path: Path) -> None:
+    """It was said to have two columns of one name, those of the first payee; or a map was to name its columns."""
+    path = write(tmp_path, csv_text(2).split("\n", 1)[1])
+    with pytest.raises(FileRefused, match=r"payments.csv: the file has no header, its first row is a payment: add"):
+        read(path, HEADER)
+
+
+def test_a_mistyped_name_is_no_other_system() -> None:
+    """A map was offered for a slip in one name, and said that the file has no column with routing numbers."""
+    slip = ["achRoutingNumer" if name == "achRoutingNumber" else name for name in COLUMNS]
+    assert ours_as_meant(slip).issuperset(COLUMNS)
+    assert "gatewayId" not in ours_as_meant([name.replace("Id", "_id") for name in COLUMNS])
 
 
 def test_carried_and_ours(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_standard_input(tmp_path: Path, kind: str) -> None:
 
 def test_standard_input_of_another_kind() -> None:
     """What is piped in must be of the kind that was said."""
-    assert "is not a parquet file" in piped(csv_text(1).encode(), "parquet").stderr
+    assert "is not a Parquet file" in piped(csv_text(1).encode(), "parquet").stderr
 
 
 def test_a_fifo_is_refused_without_waiting(tmp_path: Path) -> None:

@@ -90,14 +90,14 @@ def check_directory(directory: Path) -> None:
     try:
         status = directory.stat()
     except OSError as error:
-        raise LedgerNotUsable(f"the ledger's directory {directory} can't be reached: {error.strerror}") from None
+        raise LedgerNotUsable(f"the ledger's folder {directory} can't be reached: {error.strerror}") from None
     check_owner(directory, status.st_uid)
     if status.st_mode & 0o022:
-        raise LedgerNotUsable(f"the ledger's directory {directory} can be written by others; set its mode to 0700")
+        raise LedgerNotUsable(f"the ledger's folder {directory} can be written by others; set its mode to 0700")
     kind = file_system(_mounts(), directory.resolve())
     if kind in _NETWORK or kind.startswith("fuse"):
         raise LedgerNotUsable(
-            f"the ledger's directory {directory} lies on a {kind} file system, whose locks can't be trusted: "
+            f"the ledger's folder {directory} lies on a {kind} file system, whose locks can't be trusted: "
             "use a local disk"
         )
 
