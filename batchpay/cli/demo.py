@@ -18,6 +18,20 @@ from batchpay.errors import BatchpayError
 
 _MARK = ".made-by-batchpay-demo"
 _READY = "sandbox ready at "
+_SETTINGS = """# What the demo was run with; its sandbox ended with it.
+[gateway]
+base_url = "{origin}"
+api_id = "sandbox"
+
+[submit]
+rate = "500"
+"""
+_LEDGER = """
+[ledger]
+url = "ledger.db"
+key_file = "ledger.key"
+"""
+"""For whoever calls batchpay in the demo's folder afterwards."""
 _EXPECTED_EXIT_CODE = 7  # the sample holds two rows whose answers get lost
 
 
@@ -49,7 +63,7 @@ def demo(context: Context, out: str, postgres: bool) -> int:
             "BATCHPAY_LEDGER_KEY_FILE": str(folder / "ledger.key"),
         }
         settings = folder / "batchpay.toml"
-        settings.write_text('# What the demo was run with.\n[submit]\nrate = "500"\n', "utf-8")
+        settings.write_text(_SETTINGS.format(origin=origin) + ("" if database else _LEDGER), "utf-8")
         _show(environment, settings, "test-connection", expected=0)
         if database:
             environment["XDG_STATE_HOME"] = str(folder / "state")
@@ -64,6 +78,8 @@ def demo(context: Context, out: str, postgres: bool) -> int:
     )
     if database:
         click.echo("The database was removed with its server; docs/several-machines.md sets up a permanent one.")
+    else:
+        click.echo(f"To look further: cd {folder}, then batchpay status, batchpay report, or the resolve above.")
     return 0
 
 

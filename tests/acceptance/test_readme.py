@@ -58,3 +58,16 @@ def test_readme_links_lead_somewhere() -> None:
 def test_readme_names_only_commands_that_exist() -> None:
     """Every `batchpay X` in README is a command."""
     assert set(re.findall(r"`batchpay ([a-z-]+)", README)) <= set(COMMANDS)
+
+
+def test_what_the_demo_says_to_do_next_works_in_its_folder(home: Home) -> None:
+    """Its summary says `batchpay resolve BATCH`, and nothing named the demo's ledger to that command."""
+    done = home.run("demo")
+    command = next(line for line in done.stdout.splitlines() if "a person must look: " in line).partition(": ")[2]
+    environment = {name: value for name, value in home.environment.items() if not name.startswith("BATCHPAY_")}
+    call = [sys.executable, "-m", *command.split()]
+    found = subprocess.run(
+        call, cwd=home.path / "demo", env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (found.returncode, found.stdout.count("look for")) == (7, 2), found.stderr
+    assert "cd demo" in done.stdout
