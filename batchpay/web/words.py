@@ -36,18 +36,18 @@ def count(number: int) -> str:
 
 
 def when(moment: float | str | None) -> str:
-    """Write a time in this machine's zone: 22 Nov 2026, 14:05."""
+    """Write a time in this machine's zone, and name it: Nov 22, 2026, 14:05 CET."""
     if moment is None:
         return ""
     at = datetime.fromisoformat(moment) if isinstance(moment, str) else datetime.fromtimestamp(moment, UTC)
     local = at.astimezone()
-    return f"{local.day} {local:%b %Y, %H:%M}"
+    return f"{local:%b} {local.day}, {local:%Y, %H:%M %Z}"
 
 
 def to_the_second(moment: str) -> str:
-    """Write a time as evidence: 22 Nov 2026, 14:05:31."""
+    """Write a time as evidence: Nov 22, 2026, 14:05:31."""
     local = datetime.fromisoformat(moment).astimezone()
-    return f"{local.day} {local:%b %Y, %H:%M:%S}"
+    return f"{local:%b} {local.day}, {local:%Y, %H:%M:%S}"
 
 
 def zone(moment: str) -> str:

@@ -206,6 +206,10 @@ def _settle(office: Office, run: str) -> None:
     daniel.goto(run)
     daniel.get_by_role("link", name="Look them up and settle").click()
     look(daniel, "08-in-doubt")
+    daniel.emulate_media(media="print")  # on paper it is a list to look payments up by: it was blank
+    expect(daniel.locator("table.doubts")).to_be_visible()
+    expect(daniel.locator("table.doubts select").first).to_be_hidden()
+    daniel.emulate_media(media="screen")
     form = daniel.locator("form:has(table.doubts)")
     form.locator("select").first.select_option("accepted")
     form.get_by_label("How you know").fill("seen in the portal")
