@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
 from batchpay import text
+
+_OPTION = re.compile(r",? or (?:use|submit it with) --[a-z-]+(?: --reason TEXT)?")
 
 STATES = {
     "receiving": "uploading",
@@ -86,6 +89,11 @@ def rule(name: str) -> str:
     return f"{column}: {code.replace('_', ' ')}"
 
 
+def without_options(message: str) -> str:
+    """Leave out of what is wrong with a row what an option of a command would do instead: the page has no options."""
+    return _OPTION.sub("", message)
+
+
 def bytes_shown(number: int) -> str:
     """Write a size: 15.5 MB."""
     return f"{number / 1e6:,.1f} MB" if number >= 100_000 else f"{max(1, round(number / 1e3)):,} KB"
@@ -103,6 +111,7 @@ FILTERS: dict[str, Any] = {
     "seal": seal,
     "rule": rule,
     "left_out": left_out,
+    "without_options": without_options,
     "bytes_shown": bytes_shown,
     "printable": text.printable,
 }

@@ -305,6 +305,14 @@ def test_who_fills_in_a_file_is_helped(house: House) -> None:
     page = words_of(house.get("lee", "/rules"))
     assert "achNameOnCheck is missing, fill it in" in page
     assert "write digits, a point and two decimals and nothing else" in page
+    assert "nothing here can stop it, write a number" in page and "--" not in page
+
+
+def test_the_page_has_no_options(house: House) -> None:
+    """It told people without a command line to submit a row with --allow-duplicates --reason TEXT."""
+    bill = {"paymentId": "", "invoiceNumber": "INV-B", "amount": "5.00"}
+    page = check_page(house, send(house, csv_of(bill, bill)))
+    assert "if both are due give it an invoice number of its own" in page and "--allow" not in page
 
 
 def test_a_file_of_another_encoding_asks_which(house: House) -> None:
