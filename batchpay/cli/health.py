@@ -34,8 +34,8 @@ class Duration(click.ParamType[timedelta]):
 @click.command(cls=Command, short_help="For monitoring: rows in doubt, stopped batches, overdue runs, disk, backups.")
 @option("--inbox", metavar="DIR", help="Check for files waiting in this folder.")
 @option("--inbox-age", type=Duration(), default="1h", show_default=True, help="How long a file may wait there.")
-@option("--expect-every", type=Duration(), metavar="26h", help="How often a call must complete, on banking days.")
-@option("--backup-every", type=Duration(), metavar="8d", help="How often the ledger must be backed up.")
+@option("--expect-every", type=Duration(), help="How often a call must complete, on banking days, such as 26h.")
+@option("--backup-every", type=Duration(), help="How often the ledger must be backed up, such as 8d.")
 @click.pass_obj
 def health(
     context: Context,

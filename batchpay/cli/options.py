@@ -62,7 +62,7 @@ checking_options = declared(
         is_flag=False,
         flag_value="",
         metavar="[RULES]",
-        help="Apply suggested corrections: all, or those of RULES (amount.format,...).",
+        help="After the files: apply suggested corrections, all or those of RULES (amount.format,...).",
     ),
     option("--warnings-as-errors", is_flag=True, help="Also reject rows that have only warnings."),
     option("--allow-open-ended", is_flag=True, help="Allow recurring payments that run until stopped."),

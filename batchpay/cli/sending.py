@@ -72,11 +72,11 @@ sending_options = declared(
         metavar="HH:MM",
         help="Start no row after this time; the nearest one counts, so at most twelve hours ahead (a zone may follow).",
     ),
-    option("--limit", type=click.IntRange(1), metavar="N", help="Start at most N rows, across all files."),
+    option("--limit", type=click.IntRange(1), metavar="N", help="Start at most N rows in this call."),
     option(
         "--preflight/--no-preflight",
         default=None,
-        help="Check the connection and the accounts before sending; a dry run asks only with --preflight.",
+        help="Check the connection and the accounts before sending.",
     ),
     option("--yes", is_flag=True, help="Do not ask before sending."),
 )

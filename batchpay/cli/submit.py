@@ -45,8 +45,14 @@ if TYPE_CHECKING:
 @checking_options
 @option("--results", metavar="PATH", help="Path of the results file (CSV, Parquet or XLSX by extension).")
 @option("--out", metavar="DIR", help="Folder for results and rejects; next to the input by default.")
-@option("--dry-run", is_flag=True, help="Do everything except register and send.")
-@option("--show-requests", type=click.IntRange(0), default=0, help="With --dry-run: show N request bodies, masked.")
+@option("--dry-run", is_flag=True, help="Register and send nothing; ask the gateway only with --preflight.")
+@option(
+    "--show-requests",
+    type=click.IntRange(0),
+    metavar="N",
+    default=0,
+    help="With --dry-run: show N request bodies, masked.",
+)
 @option("--plan", metavar="FILE", help="With --dry-run: write what would be sent to a plan, for approval.")
 @option("--from-plan", metavar="FILE", help="Refuse anything except what this plan approved.")
 @option("--again", is_flag=True, help="Pay the same content once more (needs --reason).")

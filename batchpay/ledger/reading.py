@@ -83,9 +83,9 @@ def find(store: Store, reference: str | None, environment: Environment | None) -
             if not found and reference:
                 found = view.execute(store.statements.BATCHES_BEGINNING, (reference,)).fetchall()
             if not found:
-                raise WrongUse(f"there is no batch {reference}")
+                raise WrongUse(f"there is no batch {reference}; batchpay status lists them")
             if len(found) > 1:
-                raise WrongUse(f"more than one batch begins with {reference}")
+                raise WrongUse(f"more than one batch begins with {reference}; give more of its name")
         return _summary(store, view, found[0])
 
 

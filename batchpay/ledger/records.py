@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from batchpay.errors import LedgerDamaged
 from batchpay.outcome import Answer
 from batchpay.payment import Environment, State, Totals
-from batchpay.text import instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class LostWindow:
     """None if it is not known how many events are lost."""
 
     def __str__(self) -> str:
-        since = f"what was done since {instant(self.since)}"
+        since = f"what was done since {self.since.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
         if self.last_event is None:
             return f"{since} may be lost, and nobody knows how many events"
         return f"events {self.first_event} to {self.last_event} are lost: {since}"

@@ -269,4 +269,5 @@ def _age(age: timedelta) -> str:
     if minutes < 120:
         return f"{minutes} min"
     hours = minutes // 60
-    return f"{hours} h" if hours < 72 else f"{hours // 24} d {hours % 24} h"
+    days, rest = divmod(hours, 24)
+    return f"{hours} h" if hours < 72 else f"{days} d {rest} h" if rest else f"{days} d"
