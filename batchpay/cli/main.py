@@ -92,7 +92,8 @@ def _call(context: Context) -> int:
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
-        click.echo(printable(shown.getvalue(), keep="\n"), err=True, nl=False)
+        text = shown.getvalue().expandtabs(2)  # click sets choices in with a tab
+        click.echo(printable(text, keep="\n"), err=True, nl=False)
         context.json |= _asks_for_json(sys.argv[1:])
         _tell(context, error.format_message(), error.exit_code)
         return error.exit_code

@@ -84,7 +84,7 @@ def _print(proposed: Proposed) -> None:
         if column.targets or column.why:
             _line(
                 f"{column_name(column.name)}: {', '.join(column.targets) or 'left out'}",
-                f"({column.why})" if column.why else "",
+                f"({column.why.removeprefix('left out: ')})" if column.why else "",
             )
     carried = [column_name(column.name) for column in proposed.columns if not (column.targets or column.why)]
     if carried:

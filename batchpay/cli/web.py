@@ -15,7 +15,8 @@ from batchpay.cli import output
 from batchpay.cli.context import Context, Group, option
 from batchpay.cli.options import Cents
 from batchpay.cli.process import actor
-from batchpay.text import printable
+from batchpay.payment import parse_cents
+from batchpay.text import money, printable
 
 if TYPE_CHECKING:
     from batchpay.ledger.contract import Ledger
@@ -153,13 +154,13 @@ def list_people(context: Context, /, home: Path | None) -> int:
             one["name"],
             printable(one["shown"]),
             ", ".join(one["roles"]),
-            one["limit"] or "",
+            "" if one["limit"] is None else money(parse_cents(str(one["limit"])) or 0),
             "yes" if one["code"] else "no",
-            "off" if one["off"] else "",
+            "off" if one["off"] else "on",
         ]
         for one in found
     ]
-    output.print_table(["name", "shown", "roles", "limit", "code", ""], rows)
+    output.print_table(["name", "shown", "roles", "limit", "code", "sign-in"], rows, right=frozenset({"limit"}))
     return 0
 
 

@@ -61,17 +61,17 @@ def is_loopback(host: str) -> bool:
     return host == "localhost" or (is_literal(host) and ipaddress.ip_address(host).is_loopback)
 
 
-def check_origin(base_url: str) -> Origin:
-    """Read gateway.base_url as an origin.
+def check_origin(base_url: str, name: str = "gateway.base_url") -> Origin:
+    """Read gateway.base_url as an origin, or another address, by the name that messages have for it.
 
     Raises SettingsNotUsable for anything but https (http only to loopback), and for a user, path, query or fragment: a
     base_url that contains a secret or a path is a mistake, and its text must not be shown.
     """
     if not base_url:
         raise SettingsNotUsable("gateway.base_url (BATCHPAY_BASE_URL) is not set")
-    scheme, host, port = _split("gateway.base_url", base_url, ("https", "http"))
+    scheme, host, port = _split(name, base_url, ("https", "http"))
     if scheme == "http" and not is_loopback(host):
-        raise SettingsNotUsable(f"gateway.base_url must be https; http goes to this machine only, not to {host}")
+        raise SettingsNotUsable(f"{name} must be https; http goes to this machine only, not to {host}")
     return Origin(scheme, host, port)
 
 

@@ -22,7 +22,7 @@ def move_gateway(old: str, new: str, reason: str, settings: Settings, actor: Act
 
     Raises WrongUse if the two can't be one gateway or no batch is meant for `old`, BatchHeld while one is being sent.
     """
-    before, after = check_origin(old), check_origin(new)
+    before, after = check_origin(old, "OLD"), check_origin(new, "NEW")
     if before == after:
         raise WrongUse(f"{before} is the same address; nothing was changed")
     if before.is_loopback is not after.is_loopback:

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from batchpay.cli.context import Context
 from batchpay.cli.main import cli
+from tests.support.command import Home
 
 
 @pytest.mark.parametrize(
@@ -28,3 +29,16 @@ def test_options_that_contradict_each_other(tmp_path: Path, options: tuple[str, 
     call = ["submit", "a.csv", *options, "--config", str(settings)]
     done = CliRunner().invoke(cli, call, obj=Context())
     assert (done.exit_code, told in done.stderr) == (2, True), done.output
+
+
+def test_choices_are_not_told_with_control_characters(tmp_path: Path) -> None:
+    """They are set in with tabs, which were shown escaped."""
+    done = Home(tmp_path).run("web", "user", "add", "ann")
+    assert done.returncode == 2
+    assert "\n  prepare,\n" in done.stderr and "\\t" not in done.stderr
+
+
+def test_an_address_is_told_by_the_argument_that_gave_it(tmp_path: Path) -> None:
+    """It was said to be the setting gateway.base_url, which was right."""
+    done = Home(tmp_path).run("ledger", "move-gateway", "https://old.example", "new.example", "--reason", "moved")
+    assert (done.returncode, "batchpay: NEW must" in done.stderr) == (5, True), done.stderr

@@ -48,6 +48,7 @@ def test_a_person_is_added_reset_and_switched_off(house: House, call: Caller) ->
 def test_who_moves_money_has_an_authenticator_and_a_limit(house: House, call: Caller) -> None:
     made = call("web", "user", "add", "omar", "--role", "approve", "--role", "look", "--limit", "5000.00", "--json")
     assert made["code_address"].startswith("otpauth://totp/")
+    assert "5,000.00" in call.text("web", "user", "list")
     assert call("web", "user", "add", "ines", "--role", "settle", "--no-code", "--json")["code_secret"] is None
     (found,) = [one for one in call("web", "user", "list", "--json")["people"] if one["name"] == "omar"]
     assert (found["limit"], found["roles"], found["code"]) == ("5000.00", ["approve", "look"], True)
