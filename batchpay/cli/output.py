@@ -66,6 +66,8 @@ def print_summary(context: Context, summary: Summary, *, sent: bool, looks: bool
     if summary.stopped:
         how = f"to continue: batchpay resume {summary.batch}" if looks else "run the same command again to continue"
         print_wrapped(f"{summary.stopped}; {how}", first="  stopped: ")
+    elif looks and summary.of(State.PENDING).rows > summary.held_back.rows:
+        click.echo(f"  to send the pending rows: batchpay resume {summary.batch}")
     if summary.of(State.IN_DOUBT).rows and summary.batch:
         click.echo(f"  a person must look: batchpay resolve {summary.batch}")
     print_in_doubt_elsewhere(summary.in_doubt_elsewhere)

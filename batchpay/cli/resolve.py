@@ -35,7 +35,7 @@ _WORDS = ("accepted", "declined", "send again")
 _EFFECTS = {
     State.ACCEPTED: "will be accepted: paid, never sent again",
     State.DECLINED: "will be declined: not paid, never sent again",
-    State.PENDING: "WILL BE SENT AGAIN by the next run. If the gateway has one of them after all, it is paid TWICE",
+    State.PENDING: "WILL BE SENT AGAIN by the next run. What the gateway has after all is paid TWICE",
 }
 """What follows from a decision, the loudest last."""
 _SHOWN_MAX = 100
@@ -189,7 +189,7 @@ def _finish(context: Context, found: InDoubt, *, exported: str | None = None) ->
     total = sum(settled.values(), Totals())
     click.echo(f"settled: {row_count(total.rows)}")
     if settled["send again"].rows:
-        click.echo(f"to send them again: batchpay resume {summary.batch}")
+        click.echo(f"to send what was put back: batchpay resume {summary.batch}")
     click.echo(f"still in doubt: {row_count(len(doubts))}, {_amount(doubts)}")
     return code
 

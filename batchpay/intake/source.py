@@ -12,7 +12,7 @@ import polars as pl
 from batchpay.errors import FileRefused, ForeignColumns
 from batchpay.intake.csv.dialect import read_dialect
 from batchpay.intake.csv.reader import CsvReader, CsvText
-from batchpay.intake.header import Examples, Header, ours_as_meant, read_header, refuse_payment
+from batchpay.intake.header import Examples, Header, canonical_name, ours_as_meant, read_header, refuse_payment
 from batchpay.intake.kinds import HEAD_BYTES, Kind, kind_of
 from batchpay.intake.object_store import is_url, open_stored
 from batchpay.intake.one_content import one_content
@@ -246,4 +246,11 @@ def _headers(
             raise ForeignColumns(f"{error}. For a file with its own column names: batchpay map FILE") from None
         return header, header
     own = mapping.own_header(names, place)
-    return read_header(mapping.mapped_names(own), required=required, place=place), own
+    mapped = mapping.mapped_names(own)
+    try:
+        return read_header(mapped, required=required, place=place), own
+    except FileRefused as error:
+        if {canonical_name(name) for name in mapped}.issuperset(required):
+            raise
+        told = f"the map {mapping.name} must name a column or a value for each, and may be unfinished"
+        raise FileRefused(f"{error}; {told}") from None

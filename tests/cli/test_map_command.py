@@ -88,3 +88,12 @@ def test_quiet_says_nothing(folder: Path) -> None:
     said = run("-q", "--write", "theirs.toml")
     assert (said.stdout, said.stderr, said.return_value) == ("", "", 8)
     assert (folder / "theirs.toml").exists()
+
+
+def test_a_map_with_open_questions_is_named_where_columns_are_missing(folder: Path) -> None:
+    """The header was said to lack columns that no answer had been given for, and nothing led to the questions."""
+    run("--write", "theirs.toml")
+    checked = ["validate", "theirs.csv", "--map", "theirs.toml"]
+    refused = CliRunner().invoke(cli, checked, standalone_mode=False, obj=Context()).stderr
+    assert "lacks required columns: gatewayId" in refused
+    assert "; the map theirs.toml must name a column or a value for each, and may be unfinished" in refused

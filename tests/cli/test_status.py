@@ -35,6 +35,7 @@ def test_what_stopped_is_continued_by_another_command_than_this_one(call: Caller
     assert "; run the same command again to continue" in " ".join(told.split())
     assert max(map(len, told.splitlines())) <= 80
     assert call("resume", batch)["exit_code"] == 0
+    assert "batchpay resume" not in call.text("status", batch)
 
 
 def test_rehearsals_are_told_from_payments(call: Caller, tmp_path: Path) -> None:
