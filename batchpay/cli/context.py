@@ -178,6 +178,12 @@ def common_options() -> list[click.Option]:
     ]
 
 
+class Whole(click.IntRange):
+    """A whole number, in the words of a message: click's own are `'x' is not a valid integer range`."""
+
+    name = "whole number"
+
+
 class NameOnDisk(click.types.StringParamType):
     """The text of a path, which a shell completes with what is on the disk."""
 

@@ -44,7 +44,8 @@ _EXPECTED_EXIT_CODE = 7  # the sample holds two rows whose answers get lost
 def demo(context: Context, out: str, postgres: bool) -> int:
     """Start the sandbox on loopback, test the connection, submit the sample file, and show where its rows went.
 
-    With --postgres the ledger is in a PostgreSQL server, started in a temporary folder; it must be installed.
+    With --postgres the ledger is in a PostgreSQL server, started in a temporary folder; it must be
+    installed, and so must batchpay[postgres].
 
     Example: batchpay demo
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from batchpay.cli import output
-from batchpay.cli.context import Context, Group, option
+from batchpay.cli.context import Context, Group, Whole, option
 from batchpay.cli.paths import outputs_of
 from batchpay.cli.process import actor
 from batchpay.errors import LedgerBesideAnother
@@ -180,7 +180,7 @@ def check(
 @option(
     "--keep",
     metavar="N",
-    type=click.IntRange(1),
+    type=Whole(1),
     help="With a folder: keep the N latest copies of this ledger and remove its older ones.",
 )
 @click.pass_obj
@@ -233,7 +233,7 @@ def move_gateway(context: Context, old: str, new: str, reason: str | None) -> in
 
 
 @ledger.command(short_help="Erase names, details and messages of batches finished long ago.")
-@option("--older-than", type=click.IntRange(1, DAYS_MOST), metavar="DAYS",
+@option("--older-than", type=Whole(1, DAYS_MOST), metavar="DAYS",
         help="Batches with no activity for this long; retention.details_days by default.")  # fmt: skip
 @option("--reason", metavar="TEXT", help="Why; it is recorded. Required unless --dry-run.")
 @option("--dry-run", is_flag=True, help="Show what would be erased, batch by batch; nothing is erased.")

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from batchpay.cli.context import declared, option
+from batchpay.cli.context import Whole, declared, option
 from batchpay.payment import typed_cents
 from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.requests import CheckOptions
@@ -67,16 +67,14 @@ checking_options = declared(
     option("--warnings-as-errors", is_flag=True, help="Also reject rows that have only warnings."),
     option("--allow-open-ended", is_flag=True, help="Allow recurring payments that run until stopped."),
     option("--allow-duplicates", is_flag=True, help="Allow duplicate payments (submit: with --reason)."),
-    option("--expect-rows", type=click.IntRange(min=0), metavar="N", help="Refuse the file unless it has N rows."),
+    option("--expect-rows", type=Whole(min=0), metavar="N", help="Refuse the file unless it has N rows."),
     option("--expect-total", type=Cents(), metavar="AMOUNT", help="Refuse the file unless its amounts add up to this."),
     option("--encoding", metavar="NAME", help="Encoding of a CSV that is not UTF-8."),
     option("--format", "format_", type=click.Choice(["csv", "parquet", "xlsx"]), help="File format (for -)."),
     option("--sheet", metavar="NAME", help="Workbook sheet; required if several contain payments."),
     option("--include-hidden", is_flag=True, help="Also read workbook rows that are hidden or filtered out."),
     option("--map", "map_", metavar="FILE", help="Column map for another system's file (see batchpay map)."),
-    option(
-        "--max-errors", type=click.IntRange(min=0), default=1000, metavar="N", help="List at most N errors with --json."
-    ),
+    option("--max-errors", type=Whole(min=0), default=1000, metavar="N", help="List at most N errors with --json."),
 )
 """Give a command every option that has to do with reading and checking a file."""
 

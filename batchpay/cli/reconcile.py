@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpay.cli import output
-from batchpay.cli.context import Command, Context, option
+from batchpay.cli.context import Command, Context, Whole, option
 from batchpay.cli.paths import outputs_of
 from batchpay.cli.process import actor
 from batchpay.cli.resolve import TerminalDecider, check_signature
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.argument("batch")
 @option("--against", required=True, metavar="FILE", help="The export (.csv or .xlsx).")
 @option("--map", "map_", metavar="FILE", help="A TOML file that names the export's columns and status words.")
-@option("--days", type=click.IntRange(0, 366), default=5, show_default=True, metavar="N",
+@option("--days", type=Whole(0, 366), default=5, show_default=True, metavar="N",
         help="How many days after sending a line may be dated, if only amount and account match.")  # fmt: skip
 @option("--out", metavar="PATH", help="List of every row and line (.csv or .xlsx); BATCH.reconciled.csv by default.")
 @option("--settle", is_flag=True, help="Settle rows in doubt that are in the export, after showing each.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpay.cli import output
-from batchpay.cli.context import Command, Context, option
+from batchpay.cli.context import Command, Context, Whole, option
 from batchpay.cli.paths import outputs_of
 from batchpay.cli.process import actor
 from batchpay.payment import State, Totals
@@ -46,7 +46,7 @@ _EXIT_IN_DOUBT = 7
 @click.argument("batch")
 @option("--export", metavar="SHEET", help="Write the rows in doubt as a sheet to fill in (.csv or .xlsx).")
 @option("--from", "from_", metavar="SHEET", help="Settle rows as decided in a filled-in sheet.")
-@option("--row", type=click.IntRange(1), metavar="N", help="Settle this row.")
+@option("--row", type=Whole(1), metavar="N", help="Settle this row.")
 @option("--decision", type=click.Choice(_WORDS, case_sensitive=False), help="What happened to the payment.")
 @option("--reference", metavar="TEXT", help="The gateway's own id of the payment, if you found it.")
 @option("--reason", metavar="TEXT", help="How you know; it is recorded. No account numbers.")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from batchpay.cli.context import Command, Context, option
+from batchpay.cli.context import Command, Context, Whole, option
 from batchpay.cli.paths import outputs_of
 from batchpay.errors import WrongUse
 
@@ -21,7 +21,9 @@ _option = partial(option, own="SANDBOX_")
     show_default=True,
     help="Address to listen on; anything but loopback lets other machines connect.",
 )
-@_option("--port", type=click.IntRange(0, 65_535), default=8780, show_default=True, help="Port; 0 picks a free one.")
+@_option(
+    "--port", type=Whole(0, 65_535), metavar="N", default=8780, show_default=True, help="Port; 0 picks a free one."
+)
 @_option("--db", metavar="FILE", help="Keep payments, accounts and the journal in a SQLite file.")
 @_option(
     "--dialect",

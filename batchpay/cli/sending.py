@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from batchpay.cli import output
-from batchpay.cli.context import Context, declared, option
+from batchpay.cli.context import Context, Whole, declared, option
 from batchpay.errors import SettingsNotUsable
 from batchpay.settings import Settings, parse_rate
 from batchpay.workflows.requests import SendOptions, targets
@@ -59,8 +59,8 @@ class Rate(click.ParamType[str]):
 
 pace_options = declared(
     option("--rate", type=Rate(), metavar="N", help="Maximum requests per second, or auto."),
-    option("--workers", type=click.IntRange(1, 1024), metavar="N", help="Maximum requests in flight at the same time."),
-    option("--max-in-doubt", type=click.IntRange(1), metavar="N", help="Stop after this many rows in doubt."),
+    option("--workers", type=Whole(1, 1024), metavar="N", help="Maximum requests in flight at the same time."),
+    option("--max-in-doubt", type=Whole(1), metavar="N", help="Stop after this many rows in doubt."),
 )
 """Give a command the options that every way of sending has."""
 
@@ -72,7 +72,7 @@ sending_options = declared(
         metavar="HH:MM",
         help="Start no row after this time; the nearest one counts, so at most twelve hours ahead (a zone may follow).",
     ),
-    option("--limit", type=click.IntRange(1), metavar="N", help="Start at most N rows in this call."),
+    option("--limit", type=Whole(1), metavar="N", help="Start at most N rows in this call."),
     option(
         "--preflight/--no-preflight",
         default=None,

@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from batchpay.cli import output
-from batchpay.cli.context import Context, option
+from batchpay.cli.context import Context, Whole, option
 from batchpay.cli.each_file import work_through
 from batchpay.cli.operations import (
     CallLog,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 @option("--dry-run", is_flag=True, help="Register and send nothing; ask the gateway only with --preflight.")
 @option(
     "--show-requests",
-    type=click.IntRange(0),
+    type=Whole(0),
     metavar="N",
     default=0,
     help="With --dry-run: show N request bodies, masked.",

@@ -233,7 +233,7 @@ def test_a_persons_decision_has_no_other_place(command: str) -> None:
 @pytest.mark.parametrize(
     ("text", "variable", "told"),
     [
-        ('[submit]\nlimit = "x"', None, "submit.limit: 'x' is not a valid"),
+        ('[submit]\nlimit = "x"', None, "submit.limit: 'x' is not a valid whole number"),
         ('[validate]\nas_of = "x"', None, "validate.as_of: write the date"),
         ("", ("BATCHPAY_LIMIT", "x"), "BATCHPAY_LIMIT: 'x' is not a valid"),
         ("[submit]\nlimit = 3", ("BATCHPAY_RATE", "0"), "BATCHPAY_RATE: the rate must be a number"),
