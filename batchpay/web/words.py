@@ -8,7 +8,7 @@ from typing import Any
 
 from batchpay import text
 
-_OPTION = re.compile(r",? or (?:use|submit it with) --[a-z-]+(?: --reason TEXT)?")
+_OPTION = re.compile(r",? or (?:use|submit it with) --[a-z-]+(?: --reason TEXT)?| \(batchpay [a-z ]+\)")
 
 STATES = {
     "receiving": "uploading",
@@ -90,7 +90,7 @@ def rule(name: str) -> str:
 
 
 def without_options(message: str) -> str:
-    """Leave out of what is wrong with a row what an option of a command would do instead: the page has no options."""
+    """Leave out of a sentence what a command or its option would do instead: the page has none."""
     return _OPTION.sub("", message)
 
 

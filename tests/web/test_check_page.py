@@ -365,6 +365,7 @@ def test_columns_of_somebody_else_are_asked_about_once(house: House) -> None:
         proposal = spool.unseal_json(house.site.ledger(), file_id, "proposal", house.file(file_id)["proposal"])
         page = words_of(house.get("maria", f"/files/{file_id}/check"))
         assert "Which column is which?" in page and PLAIN["achAccountNumber"] not in page
+        assert "batchpay gateway list" not in page, "a command, for people who have none"
         needed = [one for one in proposal["questions"] if one["needed"]]
         if not needed:
             break
