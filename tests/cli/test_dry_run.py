@@ -170,6 +170,15 @@ def test_the_requests_that_are_shown_are_those_that_would_be_sent(call: Caller, 
     assert (shown(), shown("--release", "--reason", "looked at")) == ([], ["4.25"])
 
 
+def test_a_preset_number_of_requests_is_for_dry_runs_alone(call: Caller, tmp_path: Path) -> None:
+    """Typed without --dry-run it is refused, since it sent the payments; preset it must stop no nightly submission."""
+    call("ledger", "init")
+    small_file(tmp_path / "a.csv", 2)
+    call.settings(BATCHPAY_SHOW_REQUESTS="1")
+    assert len(call("submit", "a.csv", "--dry-run")["requests"]) == 1
+    assert call("submit", "a.csv", "--yes")["accepted"] == 2
+
+
 def test_a_payment_in_doubt_is_in_doubt_for_a_dry_run(call: Caller, tmp_path: Path) -> None:
     """It was shown as a row that waits, with exit code 0: a person must look."""
     call("ledger", "init")
