@@ -40,7 +40,7 @@ def test_sessions_that_were_ended_for_being_idle_cost_nothing(
     """
     factory.create()
     factory.close()
-    for_the_login(factory, f"idle_session_timeout = '{50 if can_not_say else 1}ms'")
+    for_the_login(factory, f"idle_session_timeout = '{150 if can_not_say else 1}ms'")
     if can_not_say:
         monkeypatch.setattr(connection, "_OPTIONS", f"-c search_path={connection._SEARCH_PATH}")
         monkeypatch.setattr(connection, "_WRITER_OPTIONS", "")
