@@ -15,10 +15,12 @@ from batchpay.settings import Settings
 
 def credentials_of(settings: Settings) -> Credentials:
     """Find the gateway's id and key; raises CredentialsNotUsable, also if a file of the ledger would be sent as one."""
-    named = os.environ.get(API_KEY_FILE_VARIABLE)
-    for path, what in own_files(settings.ledger).items() if named else ():
-        if os.path.realpath(path) == os.path.realpath(named or ""):
-            raise CredentialsNotUsable(f"{API_KEY_FILE_VARIABLE} names {what}, {path}: the gateway would be sent it")
+    if named := os.environ.get(API_KEY_FILE_VARIABLE):
+        for path, what in own_files(settings.ledger).items():
+            if os.path.realpath(path) == os.path.realpath(named):
+                raise CredentialsNotUsable(
+                    f"{API_KEY_FILE_VARIABLE} names {what}, {path}: the gateway would be sent it"
+                )
     return load_credentials(settings.gateway)
 
 

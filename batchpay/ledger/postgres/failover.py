@@ -57,6 +57,12 @@ def of_machine(store: Store) -> dict[str, str | None]:
 
 def problem(store: Store, connection: Connection, record: WitnessRecord | None) -> LedgerNotUsable | None:
     """Compare the ledger with what this machine remembers of it; return why nothing can be sent."""
+    return _problem(store, connection, record, _standing(connection))
+
+
+def _problem(
+    store: Store, connection: Connection, record: WitnessRecord | None, standing: tuple[str, int, str | None]
+) -> LedgerNotUsable | None:
     path = store.witness.path
     if record is None:
         what = "holds no record of this key" if store.witness.exists() else "is not there"
@@ -72,7 +78,7 @@ def problem(store: Store, connection: Connection, record: WitnessRecord | None) 
             "identity (ledger.machine, else /etc/machine-id) has changed; nothing was sent now; to work with the "
             'ledger here: batchpay ledger join --reason "…"'
         )
-    place, epoch, behind = _standing(connection)
+    place, epoch, behind = standing
     if _knows_more(connection, record, epoch):
         return LedgerBehind(
             f"the ledger is older than this machine's witness {path}: most likely the database was brought back from a "
@@ -149,10 +155,10 @@ def _look(
     store: Store, connection: Connection, record: WitnessRecord | None, *, joins: bool
 ) -> tuple[LedgerNotUsable | None, bool, int]:
     """Return why nothing can be sent, whether the others know of this machine, and the ledger's epoch."""
-    found = problem(store, connection, record)
-    epoch = _standing(connection)[1]
+    standing = _standing(connection)
+    epoch = standing[1]
     is_listed = record is not None and record.epoch == epoch and (not joins or store.host in _machines(connection))
-    return found, is_listed, epoch
+    return _problem(store, connection, record, standing), is_listed, epoch
 
 
 def follow(store: Store) -> None:
