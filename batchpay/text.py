@@ -11,6 +11,7 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 from batchpay.payment import Totals, format_cents
@@ -104,6 +105,11 @@ def money(cents: int) -> str:
     """Return an amount for people: 1,234.56."""
     sign = "-" if cents < 0 else ""
     return f"{sign}{abs(cents) // 100:,}.{abs(cents) % 100:02d}"
+
+
+def amount(plain: str | None) -> str:
+    """Return an amount from our own JSON, `1234.56`, for people: 1,234.56; nothing for none."""
+    return f"{Decimal(plain):,}" if plain else ""
 
 
 def totals_json(totals: Totals) -> dict[str, Any]:

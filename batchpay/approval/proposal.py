@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from batchpay.approval.to_send import ToSend
 from batchpay.ledger.contract import Ledger
-from batchpay.payment import Totals, parse_cents
-from batchpay.text import money, row_count, totals_json
+from batchpay.payment import Totals
+from batchpay.text import amount, row_count, totals_json
 
 if TYPE_CHECKING:  # reading a plan loads no rules
     from batchpay.schemas.options import RuleOptions
@@ -153,7 +153,7 @@ _IN_WORDS = {
 
 def _words(value: Any) -> str:
     if isinstance(value, dict):
-        return f"{row_count(value['rows'])} and {money(parse_cents(value['amount']) or 0)}"
+        return f"{row_count(value['rows'])} and {amount(value['amount'])}"
     if isinstance(value, bool) or value is None:
         return {True: "on", False: "off", None: "none"}[value]
     if isinstance(value, list):

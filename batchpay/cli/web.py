@@ -15,8 +15,7 @@ from batchpay.cli import output
 from batchpay.cli.context import Context, Group, option
 from batchpay.cli.options import Cents
 from batchpay.cli.process import actor
-from batchpay.payment import parse_cents
-from batchpay.text import money, printable
+from batchpay.text import amount, printable
 
 if TYPE_CHECKING:
     from batchpay.ledger.contract import Ledger
@@ -154,7 +153,7 @@ def list_people(context: Context, /, home: Path | None) -> int:
             one["name"],
             printable(one["shown"]),
             ", ".join(one["roles"]),
-            "" if one["limit"] is None else money(parse_cents(str(one["limit"])) or 0),
+            amount(one["limit"]),
             "yes" if one["code"] else "no",
             "off" if one["off"] else "on",
         ]

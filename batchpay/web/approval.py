@@ -14,7 +14,7 @@ from flask.typing import ResponseReturnValue
 
 from batchpay.approval.plan import Plan, PlanText
 from batchpay.errors import FileRefused, WaitingForPerson
-from batchpay.text import counted, money
+from batchpay.text import amount, counted, money
 from batchpay.web.acts import NOT_NOW, Refused, over_limit, page_settings, refused
 from batchpay.web.checked import page_context
 from batchpay.web.files import SENT, facts_of, file_or_404, people_by_name
@@ -23,7 +23,7 @@ from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, needs, prove_again
 from batchpay.web.site import Site, site
 from batchpay.web.store import Row
-from batchpay.web.words import amount, as_sentence, left_out, seal
+from batchpay.web.words import as_sentence, left_out, seal
 from batchpay.workflows.approve import PlanView, add_approval, view_plan
 
 blueprint = Blueprint("approval", __name__)

@@ -25,14 +25,6 @@ STATES = {
 """Where a file is. Anything worse than its state, such as a payment in doubt, is shown instead of it."""
 
 
-def amount(plain: str | None) -> str:
-    """Write an amount from our own JSON, `1234.56`, for people: 1,234.56."""
-    if not plain:
-        return ""
-    whole, _, cents = plain.partition(".")
-    return f"{int(whole):,}.{cents}"
-
-
 def count(number: int) -> str:
     """Write a number: 1,234."""
     return f"{number:,}"
@@ -101,7 +93,7 @@ def bytes_shown(number: int) -> str:
 
 FILTERS: dict[str, Any] = {
     "money": text.money,
-    "amount": amount,
+    "amount": text.amount,
     "count": count,
     "of": text.counted,
     "when": when,
