@@ -13,7 +13,7 @@ from batchpay.cli.options import ROWS_MOST, check_options, decisions_of
 from batchpay.cli.paths import Outputs, beside
 from batchpay.cli.process import actor
 from batchpay.cli.validate import note_if_apart, print_known, print_preview
-from batchpay.errors import WaitingForPerson
+from batchpay.errors import LedgerNotUsable, WaitingForPerson
 from batchpay.settings import Settings
 from batchpay.text import printable, totals_json
 from batchpay.workflows.requests import file_request
@@ -83,10 +83,19 @@ def dry_run_one(
     }
     if not context.json:
         _print_preview(context, settings, preview, seconds, plan)
-    codes = [preview.summary.exit_code, *([WaitingForPerson.exit_code] if preview.waits_for else [])]
-    code = output.exit_code_of(codes)
+    code = output.exit_code_of(_codes(preview))
     answer = {**preview.as_json(), **extra, "waits_for": preview.waits_for, "requests": preview.requests}
     return code, {**answer, "exit_code": code}
+
+
+def _codes(preview: Preview) -> list[int]:
+    """Return the exit code of the check, and that of a submission which the ledger would refuse."""
+    codes = [preview.summary.exit_code]
+    if preview.waits_for is not None:
+        codes.append(WaitingForPerson.exit_code)
+    if preview.summary.outdated is not None:
+        codes.append(LedgerNotUsable.exit_code)
+    return codes
 
 
 def _print_preview(

@@ -33,7 +33,7 @@ from batchpay.workflows.checked_file import FileCheck
 from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.file_check import CheckContext, check_file
 from batchpay.workflows.file_request import FileRequest
-from batchpay.workflows.move_gateway import note_on_address
+from batchpay.workflows.move_gateway import note_on_address, refuse_other_gateway
 from batchpay.workflows.paid_elsewhere import must_check_elsewhere, refuse_other_environment, refuse_paid_elsewhere
 from batchpay.workflows.proposal import propose, rows_to_send
 
@@ -182,6 +182,8 @@ def dry_run(
             raise checked.accounts.problem
         refuse_release_of_nothing(checked, decisions)
         preview = _preview(ledger, request, checked, settings, decisions)
+        if preview.known is not None and settings.gateway.base_url:  # checking a file needs no gateway
+            refuse_other_gateway(preview.known, settings)
         releases = decisions.release and checked.releasable.rows > 0
         if ledger is not None and must_check_elsewhere(preview.known, decisions, releases=releases):
             refuse_paid_elsewhere(ledger, results, environment_of(settings.gateway))

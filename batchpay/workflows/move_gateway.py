@@ -1,4 +1,7 @@
-"""A gateway whose address changed: its batches follow it, if a named person says so and why."""
+"""Which gateway a batch is for, and a gateway whose address changed.
+
+Its batches follow it if a named person says so and why.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +42,22 @@ def move_gateway(old: str, new: str, reason: str, settings: Settings, actor: Act
         names = [batch.batch for batch in moved]
         ledger.move_gateway(names, str(after), str(actor), reason)
         return names
+
+
+def refuse_other_gateway(batch: BatchSummary, settings: Settings) -> None:
+    """Refuse a batch of the other environment, or of a gateway other than the one in the settings."""
+    environment = environment_of(settings.gateway)
+    if batch.environment is not environment:
+        raise SettingsNotUsable(
+            f"batch {batch.batch} belongs to the {batch.environment} environment, these settings to the {environment} "
+            f"one (gateway.environment); test and live never mix"
+        )
+    known, named = check_origin(batch.origin), check_origin(settings.gateway.base_url)
+    if known != named:
+        raise SettingsNotUsable(
+            f"batch {batch.batch} is intended for the gateway {known}, the settings name {named}; if it is the same "
+            f'gateway at a new address: batchpay ledger move-gateway {known} {named} --reason "…"'
+        )
 
 
 def note_on_address(ledger: Ledger | None, settings: Settings) -> list[str]:

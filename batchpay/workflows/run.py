@@ -19,12 +19,10 @@ from batchpay.errors import (
     LedgerBehind,
     LedgerNotUsable,
     RunStopped,
-    SettingsNotUsable,
     WaitingForPerson,
     once_sent,
 )
 from batchpay.gateway.credentials import Credentials
-from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.gateway.preflight import Preflight
 from batchpay.ledger.contract import Ledger, Run
@@ -43,6 +41,7 @@ from batchpay.sending.shared_rate import SharedThrottle
 from batchpay.settings import Settings
 from batchpay.text import printable, row_count
 from batchpay.workflows.held_back import Fails, HeldBack, Midnight, any_of, find_held_back
+from batchpay.workflows.move_gateway import refuse_other_gateway
 from batchpay.writing.place import standing, stem_and_ending
 
 
@@ -123,7 +122,7 @@ def run_batch(
     in the returned batch's `stopped`, so that the results are written anyway; so is what kept them from being written.
     Raises LedgerNotUsable only if nothing was sent, and WaitingForPerson before anything.
     """
-    _refuse_other_gateway(batch, settings)
+    refuse_other_gateway(batch, settings)
     _refuse_a_ledger_brought_back(ledger, batch, request.results)
     _require_approval(ledger, batch, settings, request)
     stop, sending = request.stop, False
@@ -195,22 +194,6 @@ def _clock_ahead_days(ledger: Ledger, settings: Settings, progress: Progress) ->
     progress.say(f"the clock is {days} days after the ledger's last event: is the date correct?")
     log("clock is ahead", level=logging.WARNING, reason=f"{days} days after the ledger's last event")
     return days
-
-
-def _refuse_other_gateway(batch: BatchSummary, settings: Settings) -> None:
-    """Refuse a batch of the other environment, or of a gateway other than the one in the settings."""
-    environment = environment_of(settings.gateway)
-    if batch.environment is not environment:
-        raise SettingsNotUsable(
-            f"batch {batch.batch} belongs to the {batch.environment} environment, these settings to the {environment} "
-            f"one (gateway.environment); test and live never mix"
-        )
-    known, named = check_origin(batch.origin), check_origin(settings.gateway.base_url)
-    if known != named:
-        raise SettingsNotUsable(
-            f"batch {batch.batch} is intended for the gateway {known}, the settings name {named}; if it is the same "
-            f'gateway at a new address: batchpay ledger move-gateway {known} {named} --reason "…"'
-        )
 
 
 def _refuse_a_ledger_brought_back(ledger: Ledger, batch: BatchSummary, results: Path | None) -> None:

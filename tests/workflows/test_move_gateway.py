@@ -9,9 +9,10 @@ import pytest
 
 from batchpay.errors import BatchHeld, SettingsNotUsable, WrongUse
 from batchpay.payment import Actor, Environment, State
+from batchpay.sending.limits import Limits
 from batchpay.settings import GatewaySettings, Settings
-from batchpay.workflows.move_gateway import move_gateway, note_on_address
-from batchpay.workflows.run import _refuse_other_gateway
+from batchpay.workflows.move_gateway import move_gateway, note_on_address, refuse_other_gateway
+from batchpay.workflows.run import RunRequest
 from tests.support.ledger_factory import ORIGIN, Planned, add_batch, ledger_in, ledger_settings
 from tests.workflows.desk import Desk, Quiet
 
@@ -31,10 +32,10 @@ def test_batches_follow_their_gateway(tmp_path: Path) -> None:
         live = add_batch(ledger, [Planned(1)], file="live.csv", environment=Environment.LIVE)
         settings = settings_at(tmp_path, NEW)
         with pytest.raises(SettingsNotUsable, match=f"ledger move-gateway {ORIGIN} {NEW} --reason"):
-            _refuse_other_gateway(ledger.find(name), settings)
+            refuse_other_gateway(ledger.find(name), settings)
     assert move_gateway(f"{ORIGIN}/", NEW, "their letter of May", settings, ADA) == [name]
     with ledger_in(tmp_path) as ledger:
-        _refuse_other_gateway(ledger.find(name), settings)
+        refuse_other_gateway(ledger.find(name), settings)
         assert ledger.find(live).origin == ORIGIN, "another environment's batch stays where it is"
         event = list(ledger.events(name))[-1]
         assert (event.kind, event.who, event.why) == ("gateway moved", str(ADA), "their letter of May")
@@ -42,7 +43,7 @@ def test_batches_follow_their_gateway(tmp_path: Path) -> None:
             ledger.start(name, "ada").finish(None)
         assert ledger.check() == []
         with pytest.raises(SettingsNotUsable, match="test and live never mix"):
-            _refuse_other_gateway(ledger.find(live), settings)
+            refuse_other_gateway(ledger.find(live), settings)
 
 
 @pytest.mark.parametrize(
@@ -97,6 +98,17 @@ def test_an_address_that_batches_went_to_before_is_not_news(tmp_path: Path, monk
     assert note.startswith(
         "earlier live batches went to https://elsewhere.example.com, this one goes to https://third."
     )
+
+
+def test_a_dry_run_refuses_a_batch_of_another_gateway_as_a_submission_would(desk: Desk) -> None:
+    """It said what would be sent, and ended with 0. Without a gateway in the settings it only checks the file."""
+    path = desk.file("monday.csv", *({"invoiceNumber": f"A-{at}", "amount": "10.00"} for at in (1, 2)))
+    desk.submit(path, run=RunRequest(None, Limits(rows_max=1)))
+    desk.settings = replace(desk.settings, gateway=GatewaySettings(base_url=NEW))
+    with pytest.raises(SettingsNotUsable, match=f"move-gateway http://127.0.0.1:9 {NEW} --reason"):
+        desk.dry_run(path)
+    desk.settings = replace(desk.settings, gateway=GatewaySettings(environment="test"))
+    assert desk.dry_run(path).proposal.to_send.total.rows == 1
 
 
 def test_a_submission_to_a_new_address_tells_whoever_runs_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
