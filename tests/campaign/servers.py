@@ -127,8 +127,6 @@ class Office:
         hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
         url = f"postgresql://payer@{hosts}/{_NAME}"
         extra = {"BATCHPAY_LEDGER": url, "BATCHPAY_WORKERS": str(self.bench.workers), "BATCHPAY_RATE": self._rate}
-        if self.bench.warm.program is not None:
-            extra["PYTHONPATH"] = str(self.bench.warm.program)
         return Home(path, self.bench.oracle.origin, extra, self.bench.warm)
 
     @contextmanager

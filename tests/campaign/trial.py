@@ -81,10 +81,7 @@ class Bench:
 
     def home_at(self, path: Path) -> Home:
         """Return what runs in a folder."""
-        extra = {"BATCHPAY_WORKERS": str(self.workers)}
-        if self.warm.program is not None:
-            extra["PYTHONPATH"] = str(self.warm.program)
-        return Home(path, self.oracle.origin, extra, self.warm)
+        return Home(path, self.oracle.origin, {"BATCHPAY_WORKERS": str(self.workers)}, self.warm)
 
 
 @contextmanager

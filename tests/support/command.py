@@ -37,6 +37,7 @@ class Home:
             "BATCHPAY_API_ID": "sandbox",
             "BATCHPAY_API_KEY": "sandbox-key",
             "BATCHPAY_RATE": "5000",
+            **({"PYTHONPATH": str(self.warm.program)} if self.warm.program else {}),
             **self.extra,
         }
 
@@ -50,8 +51,7 @@ class Home:
         It runs in a process forked from a loaded one, unless the interpreter is given options, or the process is
         prepared.
         """
-        ours = {"PYTHONPATH"} if self.warm.program else set()
-        if not settings and not any(name.startswith(("PYTHON", "LANG", "LC_")) for name in self.extra.keys() - ours):
+        if not settings and not any(name.startswith(("PYTHON", "LANG", "LC_")) for name in self.extra):
             return self.warm.run(self._order("batchpay", arguments), _TIMEOUT_S)
         return subprocess.run(
             self.command(*arguments),
