@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from batchpay.outcome import Finding, Pace
@@ -30,6 +31,8 @@ LEAVE_S_MAX = 1.0
 """A request that may leave waits no longer than this for those that were held up before it."""
 ALONE_S_MAX = 2.0
 """A request that goes alone holds up the others no longer than this."""
+LATE_S = 0.001
+"""A request that leaves later than it was to by more than this counts from when it left."""
 LOOK_AGAIN_S = 0.001
 """How often to check for an answer that must come first."""
 LATE_SHARE = 1.5
@@ -128,8 +131,18 @@ class Throttle:
             now = self._clock()
             moment = min(max(now, self._may_leave_at()), now + LEAVE_S_MAX)
             self._left.append(moment)
-        if moment > now:
-            self._sleep(moment - now)
+            if moment <= now:
+                self._note_departure(moment, now)
+                return
+        self._sleep(moment - now)
+        with self._lock:
+            self._note_departure(moment, self._clock())
+
+    def _note_departure(self, planned_at: float, left_at: float) -> None:
+        """Record when a request really leaves: a thread may wake up late, and others must keep clear of that moment."""
+        if left_at > planned_at + LATE_S:
+            with suppress(ValueError):  # more than a second's worth may have left since
+                self._left[self._left.index(planned_at)] = left_at
 
     def _may_leave_at(self) -> float:
         """Return when the second ends in which as many left as the rate allows."""

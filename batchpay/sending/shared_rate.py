@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
+from itertools import takewhile
 from typing import Any
 
 from batchpay.ledger.contract import SharedRate
+from batchpay.ledger.records import Lease
 from batchpay.outcome import Finding, Pace
-from batchpay.sending.pacing import Throttle
+from batchpay.sending.pacing import LATE_WEIGHT, LEAVE_S_MAX, WINDOW_MARGIN, Throttle
 from batchpay.settings import SubmitSettings, parse_rate
 
 SLOT_S = 0.01
@@ -22,6 +24,8 @@ TURN_S = 0.1
 """All that share a rate lease slots within this time."""
 ASK_AGAIN_S = 0.2
 """How long nothing leaves when the source can't be reached."""
+LATE_SLOT_S = WINDOW_MARGIN - 1
+"""A request that leaves later after its slot than usual, by more than this, comes on top of those a second later."""
 LOOK_S_MOST = 1.0
 """A run that is alone checks at least this often whether it still is: one that slept for the ten seconds from request
 to request was not noticed by the others, and did not notice them."""
@@ -39,6 +43,14 @@ class SharedThrottle(Throttle):
         """Slots of the last second that were used."""
         self._most: deque[tuple[float, int]] = deque()
         """Within the last second: the last slot of a second, and how many slots that second had; the most first."""
+        self._own = threading.local()
+        """`slot`: the one that the calling thread's request has."""
+        self._usual_wait_s = LEAVE_S_MAX
+        """From a slot to its request's departure, nearly the least of late: a wait that all have does no harm."""
+        self._late: deque[tuple[float, int]] = deque()
+        """Of the last second: when a request left late, and how many did together."""
+        self._given_up: deque[float] = deque()
+        """Of the last second: when a slot was given up."""
         self._sharers = 1
         self._alone_until = -math.inf
 
@@ -62,29 +74,41 @@ class SharedThrottle(Throttle):
         if now < self._alone_until:
             return self._take_alone(now)
         while self._slots and self._slots[0] < now - SLOT_S:
-            self._slots.popleft()
-        if not self._slots:
+            self._give_up_slot(now)
+        self._make_up_for_late(now)
+        while not self._slots:
             lease = self._source.lease(self._finder.rate, max(0.0, self._finder.paused_until - now))
             if lease is None:
                 return ASK_AGAIN_S
-            now, shared = self._clock(), self._sharers
-            self._sharers = lease.sharers
+            now = self._clock()
+            self._hear(lease, now)
             if not lease.slots:
-                if shared > 1:
-                    self._go_alone(shared, now)
-                self._alone_until = now + lease.every_s
                 return self._take_alone(now)
-            self._slots.extend(now + lease.first_s + number * lease.every_s for number in range(lease.slots))
-        slot = self._slots[0]
-        wait_s = slot - now
+        wait_s = self._slots[0] - now
+        return wait_s if wait_s > 0 else self._take_slot(now)
+
+    def _hear(self, lease: Lease, now: float) -> None:
+        """Take over the slots of a lease, or that this run is alone."""
+        shared, self._sharers = self._sharers, lease.sharers
+        if not lease.slots:
+            if shared > 1:
+                self._go_alone(shared, now)
+            self._alone_until = now + lease.every_s
+            return
+        if shared == 1:
+            self._join(now)
+        self._slots.extend(now + lease.first_s + number * lease.every_s for number in range(lease.slots))
+        self._make_up_for_late(now)
+
+    def _take_slot(self, now: float) -> float:
+        """Use the slot that has come and return 0, else return the seconds until something may leave."""
+        wait_s = super()._take(now)
         if wait_s <= 0:
-            wait_s = super()._take(now)
-            if wait_s <= 0 or self._held_up_s(now) > 0:  # a slot in which nothing may leave is lost
-                self._slots.popleft()
-        if wait_s <= 0:
-            self._note(slot)
+            self._note(self._slots.popleft())
             for _ in range(self._sharers - 1):
                 self._finder.left(now)
+        elif self._held_up_s(now) > 0:
+            self._give_up_slot(now)
         return wait_s
 
     def _take_alone(self, now: float) -> float:
@@ -93,7 +117,41 @@ class SharedThrottle(Throttle):
             self._note(now)
         return min(wait_s, LOOK_S_MOST)
 
+    def _give_up_slot(self, now: float) -> None:
+        self._slots.popleft()
+        self._given_up.append(now)
+
+    def _make_up_for_late(self, now: float) -> None:
+        """Give up as many slots as requests left late together within the last second.
+
+        What a commit held up leaves in seconds that have all their slots: without this, two runs whose ledger's disk
+        stands still now and then send more than the rate in each of them.
+        """
+        while self._given_up and self._given_up[0] <= now - 1.0:
+            self._given_up.popleft()
+        owed = max((together for at, together in self._late if at > now - 1.0), default=0)
+        while self._slots and len(self._given_up) < owed:
+            self._give_up_slot(now)
+
+    def _note_departure(self, planned_at: float, left_at: float) -> None:
+        super()._note_departure(planned_at, left_at)
+        wait_s = left_at - self._own.slot
+        self._usual_wait_s = min(wait_s, self._usual_wait_s + (wait_s - self._usual_wait_s) * LATE_WEIGHT)
+        usual_at = self._own.slot + self._usual_wait_s
+        while self._late and self._late[0][0] <= left_at - 1.0:
+            self._late.popleft()
+        if left_at > usual_at + LATE_SLOT_S:
+            together = sum(1 for _ in takewhile(lambda one: one[0] > usual_at, reversed(self._late)))
+            self._late.append((left_at, together + 1))
+
+    def _join(self, now: float) -> None:
+        """Count as late what left closer together than the rate within the last second: others have slots in it."""
+        every_s = WINDOW_MARGIN / self._finder.rate
+        bunched = (len(self._left) - at - (now - moment) / every_s for at, moment in enumerate(self._left))
+        self._late.append((now, math.floor(max(bunched, default=0))))
+
     def _note(self, moment: float) -> None:
+        self._own.slot = moment
         self._taken.append(moment)
         while self._taken[0] <= moment - 1.0:
             self._taken.popleft()
