@@ -185,11 +185,21 @@ class Whole(click.IntRange):
 
 
 class NameOnDisk(click.types.StringParamType):
-    """The text of a path, which a shell completes with what is on the disk."""
+    """The text of a path, which a shell completes with what is on the disk.
+
+    An option's is not blank: `--from-plan "$PLAN"` with PLAN not set would send without a plan.
+    """
 
     def __init__(self, kind: str) -> None:
         super().__init__()
         self._kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Take the text, or say that an option's is blank; `--config` has its own words, and exit code 5."""
+        text = super().convert(value, param, ctx)
+        if isinstance(param, click.Option) and param.name not in COMMON and not text.strip():
+            self.fail("the name is blank", param, ctx)
+        return text
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
         """Leave it to the shell, which knows what is there."""
@@ -200,6 +210,7 @@ _ON_DISK = {
     "FILE": NameOnDisk("file"),
     "PATH": NameOnDisk("file"),
     "PLAN": NameOnDisk("file"),
+    "SHEET": NameOnDisk("file"),
     "DIR": NameOnDisk("dir"),
 }
 """What an option takes, by the word that its help has for it."""

@@ -31,6 +31,31 @@ def test_options_that_contradict_each_other(tmp_path: Path, options: tuple[str, 
     assert (done.exit_code, told in done.stderr) == (2, True), done.output
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        ("submit", "a.csv", "--from-plan", ""),
+        ("submit", "a.csv", "--archive", " "),
+        ("validate", "a.csv", "--map", ""),
+        ("resolve", "3f2a91c0d7e1", "--from", ""),
+    ],
+)
+def test_a_file_whose_name_is_blank_was_not_left_out(tmp_path: Path, call: tuple[str, ...]) -> None:
+    """`--from-plan "$PLAN"` with PLAN not set sent the file without a plan."""
+    settings = tmp_path / "batchpay.toml"
+    settings.write_text("")
+    done = CliRunner().invoke(cli, [*call, "--config", str(settings)], obj=Context())
+    assert (done.exit_code, f"'{call[2]}': the name is blank" in done.stderr) == (2, True), done.output
+
+
+def test_a_preset_whose_name_is_blank_is_told_by_its_key(tmp_path: Path) -> None:
+    """Settings with `from_plan = ""` sent without a plan."""
+    settings = tmp_path / "batchpay.toml"
+    settings.write_text('[submit]\nfrom_plan = ""\n')
+    done = Home(tmp_path).run("submit", "a.csv", "--config", str(settings))
+    assert (done.returncode, "submit.from_plan: the name is blank" in done.stderr) == (5, True), done.stderr
+
+
 def test_choices_are_not_told_with_control_characters(tmp_path: Path) -> None:
     """They are set in with tabs, which were shown escaped."""
     done = Home(tmp_path).run("web", "user", "add", "ann")
