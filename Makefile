@@ -46,7 +46,7 @@ $(VENV)/.bench: $(VENV)/.test requirements.lock tests/benchmarks/requirements.lo
 	@touch $@
 
 .PHONY: demo
-demo: $(VENV)/.run  ## sandbox, sample file, submission, results and rejects: no credentials needed
+demo: $(VENV)/.run  ## sandbox, sample file, submission, results, rejects and report: no credentials needed
 	@$(BIN)/batchpay demo
 
 .PHONY: test

@@ -1,4 +1,4 @@
-"""`batchpay demo`: sandbox, sample file, submission; one command, no credentials."""
+"""`batchpay demo`: sandbox, sample file, submission, report; one command, no credentials."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _EXPECTED_EXIT_CODE = 7  # the sample holds two rows whose answers get lost
 )
 @click.pass_obj
 def demo(context: Context, out: str, postgres: bool) -> int:
-    """Start the sandbox on loopback, test the connection, submit the sample file, and show where its rows went.
+    """Start the sandbox on loopback, test the connection, submit the sample file, and write the report on it.
 
     With --postgres the ledger is in a PostgreSQL server, started in a temporary folder; it must be
     installed, and so must batchpay[postgres].
@@ -71,16 +71,18 @@ def demo(context: Context, out: str, postgres: bool) -> int:
             _show(environment, settings, "ledger", "init", "--owner-url", database.url(), expected=0)
             database.let_in()
         _show(environment, settings, "submit", str(folder / "payments.csv"), expected=_EXPECTED_EXIT_CODE)
+        _show(environment, settings, "report", "--out", str(folder / "payments.report.html"), expected=0)
         if database:
             _show(environment, settings, "ledger", "check", expected=0)
     click.echo(
-        f"\nThe submission ended with exit code {_EXPECTED_EXIT_CODE}: two answers were lost on purpose, and a person\n"
-        f"must check whether those payments were made. Everything is in {folder}/: open the results and the rejects."
+        f"\nThe submission ended with exit code {_EXPECTED_EXIT_CODE}: two answers were lost on purpose, and a\n"
+        f"person must check whether those payments were made. Everything is in {folder}/:\n"
+        "open the results, the rejects and the report."
     )
     if database:
         click.echo("The database was removed with its server; docs/several-machines.md sets up a permanent one.")
     else:
-        click.echo(f"To look further: cd {folder}, then batchpay status, batchpay report, or the resolve above.")
+        click.echo(f"To look further: cd {folder}, then batchpay status, or the resolve above.")
     return 0
 
 
