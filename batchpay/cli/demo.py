@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,11 +10,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.demo_database import PAYER, running_database
+from batchpay.cli.output import print_json
 from batchpay.errors import BatchpayError
 
 _MARK = ".made-by-batchpay-demo"
@@ -54,7 +57,7 @@ def demo(context: Context, out: str, postgres: bool) -> int:
         database = running.enter_context(running_database()) if postgres else None
         empty_folder(folder)
         shutil.copyfile(sample_file(), folder / "payments.csv")
-        origin = running.enter_context(running_sandbox())
+        origin = running.enter_context(running_sandbox(quietly=context.json))
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("BATCHPAY_")},
             "BATCHPAY_BASE_URL": origin,
@@ -65,15 +68,19 @@ def demo(context: Context, out: str, postgres: bool) -> int:
         }
         settings = folder / "batchpay.toml"
         settings.write_text(_SETTINGS.format(origin=origin) + ("" if database else _LEDGER), "utf-8")
-        _show(environment, settings, "test-connection", expected=0)
+        _show(context, environment, settings, "test-connection", expected=0)
         if database:
             environment["XDG_STATE_HOME"] = str(folder / "state")
-            _show(environment, settings, "ledger", "init", "--owner-url", database.url(), expected=0)
+            _show(context, environment, settings, "ledger", "init", "--owner-url", database.url(), expected=0)
             database.let_in()
-        _show(environment, settings, "submit", str(folder / "payments.csv"), expected=_EXPECTED_EXIT_CODE)
-        _show(environment, settings, "report", "--out", str(folder / "payments.report.html"), expected=0)
+        payments, page = str(folder / "payments.csv"), str(folder / "payments.report.html")
+        told = _show(context, environment, settings, "submit", payments, expected=_EXPECTED_EXIT_CODE)
+        _show(context, environment, settings, "report", "--out", page, expected=0)
         if database:
-            _show(environment, settings, "ledger", "check", expected=0)
+            _show(context, environment, settings, "ledger", "check", expected=0)
+    if context.json:
+        print_json(context, {**told, "report": page, "exit_code": 0})
+        return 0
     click.echo(
         f"\nThe submission ended with exit code {_EXPECTED_EXIT_CODE}: two answers were lost on purpose, and a\n"
         f"person must check whether those payments were made. Everything is in {folder}/:\n"
@@ -106,26 +113,37 @@ def sample_file() -> Path:
     raise BatchpayError("the sample file is not part of this installation")
 
 
-def _show(environment: dict[str, str], settings: Path, *command: str, expected: int) -> None:
-    """Run a command as a person would, with its output on the terminal."""
-    click.echo(f"\n$ batchpay {' '.join(command)}")
-    sys.stdout.flush()
+def _show(
+    context: Context, environment: dict[str, str], settings: Path, *command: str, expected: int
+) -> dict[str, Any]:
+    """Run a command as a person would, with its output on the terminal; with --json give its object instead."""
     arguments = [sys.executable, "-m", "batchpay", *command, "--config", str(settings)]
-    code = subprocess.run(arguments, env=environment, check=False).returncode  # noqa: S603 - our own program
-    if code != expected:
-        raise BatchpayError(f"batchpay {command[0]} ended with exit code {code}, not {expected}")
+    if not context.json:
+        click.echo(f"\n$ batchpay {' '.join(command)}")
+        sys.stdout.flush()
+    done = subprocess.run(  # noqa: S603 - our own program
+        [*arguments, "--json"] if context.json else arguments,
+        env=environment,
+        stdout=subprocess.PIPE if context.json else None,
+        text=True,
+        check=False,
+    )
+    if done.returncode != expected:
+        raise BatchpayError(f"batchpay {command[0]} ended with exit code {done.returncode}, not {expected}")
+    return dict(json.loads(done.stdout)) if context.json else {}
 
 
 @contextmanager
-def running_sandbox() -> Iterator[str]:
-    """Run a sandbox in a process of its own on a free port of loopback; gives its origin."""
+def running_sandbox(*, quietly: bool = False) -> Iterator[str]:
+    """Run a sandbox in a process of its own on a free port of loopback; says and gives its origin."""
     arguments = [sys.executable, "-m", "batchpay", "sandbox", "--port", "0"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own program
         try:
             line = process.stdout.readline() if process.stdout else ""
             if not line.startswith(_READY):
                 raise BatchpayError("the sandbox did not start")
-            click.echo(line.strip())
+            if not quietly:
+                click.echo(line.strip())
             yield line.removeprefix(_READY).strip()
         finally:
             process.terminate()
