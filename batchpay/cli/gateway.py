@@ -54,7 +54,7 @@ def gateway() -> None:
 
 
 @gateway.command("list", short_help="List accounts.")
-@click.option("--deleted/--not-deleted", default=None, help="Only the deleted ones, or only the others.")
+@option("--deleted/--not-deleted", default=None, help="Only the deleted ones, or only the others.")
 @click.pass_obj
 def list_accounts(context: Context, deleted: bool | None) -> int:
     """List gateway accounts: all, only the deleted ones, or only the others.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchpay.cli.context import Command, Context
+from batchpay.cli.context import Command, Context, option
 
 if TYPE_CHECKING:
     from batchpay.schemas.catalogue import RuleFacts
@@ -21,7 +21,7 @@ _SOURCES = {"S": "the gateway's interface", "N": "Nacha or the ABA", "H": "a hou
 
 
 @click.command(cls=Command, short_help="Print every rule for payment rows.")
-@click.option("--markdown", is_flag=True, help="Print a Markdown table.")
+@option("--markdown", is_flag=True, help="Print a Markdown table.")
 @click.pass_obj
 def rules(context: Context, markdown: bool) -> None:
     """Print every rule for payment rows: the column, the code, what breaks the rule, and whose rule it is.

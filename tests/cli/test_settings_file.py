@@ -230,6 +230,15 @@ def test_a_persons_decision_has_no_other_place(command: str) -> None:
             check_tables({command: {one.name: True}}, command_options({command: {}}))
 
 
+@pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"web"}))
+def test_every_other_option_has_a_variable(command: str) -> None:
+    """`rules --markdown` and `gateway list --deleted` had none; who may use the page is decided on the command line."""
+    named = load_command(command)
+    for one in named.commands.values() if isinstance(named, click.Group) else [named]:
+        options = [option for option in one.params if isinstance(option, click.Option)]
+        assert [option.name for option in options if not option.envvar and option.name not in DECISIONS] == []
+
+
 @pytest.mark.parametrize(
     ("text", "variable", "told"),
     [
