@@ -14,13 +14,12 @@ from typing import Any
 
 import click
 
+from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.demo_database import PAYER, running_database
-from batchpay.cli.output import print_json
 from batchpay.errors import BatchpayError
 
 _MARK = ".made-by-batchpay-demo"
-_READY = "sandbox ready at "
 _SETTINGS = """# What the demo was run with; its sandbox ended with it.
 [gateway]
 base_url = "{origin}"
@@ -79,7 +78,7 @@ def demo(context: Context, out: str, postgres: bool) -> int:
         if database:
             _show(context, environment, settings, "ledger", "check", expected=0)
     if context.json:
-        print_json(context, {**told, "report": page, "exit_code": 0})
+        output.print_json(context, {**told, "report": page, "exit_code": 0})
         return 0
     click.echo(
         f"\nThe submission ended with exit code {_EXPECTED_EXIT_CODE}: two answers were lost on purpose, and a\n"
@@ -136,14 +135,15 @@ def _show(
 @contextmanager
 def running_sandbox(*, quietly: bool = False) -> Iterator[str]:
     """Run a sandbox in a process of its own on a free port of loopback; says and gives its origin."""
-    arguments = [sys.executable, "-m", "batchpay", "sandbox", "--port", "0"]
+    arguments = [sys.executable, "-m", "batchpay", "sandbox", "--port", "0", "--json"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own program
         try:
             line = process.stdout.readline() if process.stdout else ""
-            if not line.startswith(_READY):
+            origin = json.loads(line or "{}").get("origin")
+            if origin is None:
                 raise BatchpayError("the sandbox did not start")
             if not quietly:
-                click.echo(line.strip())
-            yield line.removeprefix(_READY).strip()
+                click.echo(f"sandbox ready at {origin}")
+            yield origin
         finally:
             process.terminate()

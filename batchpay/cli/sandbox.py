@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from batchpay.cli import output
 from batchpay.cli.context import Command, Context, Whole, option
 from batchpay.cli.paths import outputs_of
 from batchpay.errors import WrongUse
@@ -58,21 +59,30 @@ def sandbox(context: Context, /, **options: Any) -> None:
     Example: batchpay sandbox --port 8780 --dialect flat --limit 50
     """
     if options.pop("list_magic"):
-        from batchpay.sandbox.magic import listing
+        from batchpay.sandbox.magic import ENDINGS, listing
 
-        click.echo(listing())
+        endings = [{"ending": one.ending, "meaning": one.meaning} for one in ENDINGS]
+        _tell(context, {"endings": endings}, listing())
         return
     if options.pop("list_dialects"):
-        from batchpay.sandbox.dialects import listing
+        from batchpay.sandbox.dialects import DIALECTS, listing
 
-        click.echo(listing())
+        dialects = [{"dialect": one.name, "summary": one.summary, "profile": one.profile} for one in DIALECTS.values()]
+        _tell(context, {"dialects": dialects}, listing())
         return
     if options["db"]:
         outputs_of(context, [options["faults"]]).guard(options["db"])
-    _serve(options)
+    _serve(context, options)
 
 
-def _serve(options: dict[str, Any]) -> None:
+def _tell(context: Context, value: dict[str, Any], text: str) -> None:
+    if context.json:
+        output.print_json(context, value)
+    else:
+        click.echo(text)
+
+
+def _serve(context: Context, options: dict[str, Any]) -> None:
     from pathlib import Path
 
     from batchpay.sandbox.options import Options
@@ -90,6 +100,6 @@ def _serve(options: dict[str, Any]) -> None:
         options[name] = Path(options[name]) if options[name] else None
     options["latency_ms"] = options.pop("latency")
     try:
-        serve(Options(**options), ready=lambda url: click.echo(f"sandbox ready at {url}"))
+        serve(Options(**options), ready=lambda url: _tell(context, {"origin": url}, f"sandbox ready at {url}"))
     except NotASandbox as error:
         raise WrongUse(str(error)) from None

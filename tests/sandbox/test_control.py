@@ -25,6 +25,7 @@ from batchpay.sandbox.faults import NAMES
 from batchpay.sandbox.magic import ENDINGS
 from batchpay.sandbox.options import Options
 from batchpay.sandbox.server import Server, running
+from tests.support.output_schemas import require_schema
 from tests.support.sandbox_requests import account_request, control, pay, payment_body, recurring_body
 
 
@@ -272,6 +273,15 @@ def test_the_command_says_one_line_and_ends_on_a_signal(number: signal.Signals) 
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_with_json_the_line_is_an_object() -> None:
+    """It was the line for people."""
+    with command("--port", "0", "--json") as process:
+        assert process.stdout is not None
+        told = json.loads(process.stdout.readline())
+        assert pay(told["origin"], payment_body()).status_code == 200
+    require_schema(["sandbox"], told)
 
 
 def test_a_signal_ends_waiting_answers() -> None:
