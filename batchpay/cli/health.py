@@ -48,8 +48,8 @@ def health(
 
     It checks that the ledger opens and is the right one, rows in doubt and their age, batches stopped with rows to
     send, files waiting in the inbox, the last completed call, free disk space, and the last backup. Exit code 0 if all
-    is well, 7 if a row is in doubt, 6 if something waits or is overdue, 5 if the ledger, disk or inbox is not usable, 8
-    if a restored or copied ledger waits for a person.
+    is well, 7 if a row is in doubt, 6 if something waits or is overdue, 5 if the ledger, disk or inbox is not usable,
+    as with a restored or copied ledger that nobody has accepted, 8 if new files wait for what an accepted one lost.
 
     Example: batchpay health --inbox /srv/payments/inbox --expect-every 26h --json
     """
