@@ -156,11 +156,10 @@ def check(
     found = check_ledger(context.settings.ledger, accept, actor())
     if found.accepted is not None:
         output.say(context, f"accepted; rows put in doubt: {found.accepted.marked_in_doubt}")
-        output.say(context, f"{found.accepted.lost}; new files wait for --lost-window-settled")
     if accept_machine:
         output.say(context, "accepted where it is now; send nothing more from where it was")
     if lost_window_settled:
-        output.say(context, "settled; new files are registered again")
+        output.say(context, "settled; new files can be submitted again")
     if context.json:
         marked = found.accepted.marked_in_doubt if found.accepted else 0
         lost = str(found.lost) if found.lost else None
@@ -169,7 +168,7 @@ def check(
         return found.exit_code
     for weakness in found.weaknesses:
         output.say(context, f"warning: {weakness}")
-    waiting = [f"new files wait for a person: {found.lost}"] if found.lost else []
+    waiting = [found.lost.waits] if found.lost else []
     for line in [*found.problems, *waiting] or ["the ledger is in order"]:
         click.echo(printable(line))
     return found.exit_code

@@ -32,6 +32,14 @@ class LostWindow:
             return f"{since} may be lost, and nobody knows how many events"
         return f"events {self.first_event} to {self.last_event} are lost: {since}"
 
+    @property
+    def waits(self) -> str:
+        """Say what waits for a person because of it, and what ends that."""
+        return (
+            f"new files wait for a person: {self}; when all of it is accounted for: "
+            'batchpay ledger check --lost-window-settled --reason "…"'
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class AcceptedWitness:

@@ -102,7 +102,7 @@ def _ledger_findings(settings: Settings, limits: Limits, now: datetime) -> list[
                 f"the ledger opens and holds {counted(state.batches, 'batch', 'batches')}, {state.environment}",
             ),
             *(Finding("ledger place", weakness, warns=True) for weakness in weaknesses(settings.ledger)),
-            *([Finding("restored", f"new files wait for a person: {lost}", 8)] if lost else []),
+            *([Finding("restored", lost.waits, 8)] if lost else []),
             checks.doubts(state, now),
             checks.waiting_batches(_waiting(ledger, state, settings), now),
             *([checks.silent_machines(silent, now)] if (silent := _silent(ledger, batches, now)) else []),

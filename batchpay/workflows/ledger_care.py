@@ -92,7 +92,8 @@ def check_ledger(settings: LedgerSettings, accept: Accept, actor: Actor) -> Ledg
         door.settle_lost_window(settings, who, require_reason("--lost-window-settled", accept.reason))
     door.bring_up_to_date(settings)
     with closing(door.open_ledger(settings, read_only=True)) as ledger:
-        return LedgerCheck(ledger.check(), ledger.lost_window(), door.weaknesses(settings), accepted)
+        problems = ledger.check() or [*filter(None, [ledger.outdated])]
+        return LedgerCheck(problems, ledger.lost_window(), door.weaknesses(settings), accepted)
 
 
 def back_up(

@@ -105,7 +105,9 @@ def test_a_copy_on_another_machine_is_not_written_to_until_a_person_accepts_it(c
     closed.settings = as_machine(closed, "two")
     with pytest.raises(LedgerOnAnotherMachine, match=r"sent nothing since .* --accept-machine .*: --accept-witness"):
         closed.open()
-    assert closed.open(read_only=True).check() == []
+    looked_at = closed.open(read_only=True)
+    assert looked_at.check() == []
+    assert "was last used on another machine; if that one is off" in (looked_at.outdated or "")
     closed.close()
     accept_machine(closed.settings, "ben", "the old server is switched off")
     ledger = closed.open()
@@ -439,7 +441,10 @@ def test_accepting_a_witness_does_not_accept_the_machine(closed: LedgerFactory, 
 
 
 def test_check_tells_of_a_restored_ledger_by_its_exit_code(closed: LedgerFactory, tmp_path: Path) -> None:
-    """`ledger check` ends with 8 while a person must still look, with 0 afterwards; no variable settles it."""
+    """`ledger check` ends with 8 while a person must still look, with 0 afterwards; no variable settles it.
+
+    On another machine it said that all was in order, and the next submission was refused.
+    """
     (closed.folder / "batchpay.toml").write_text(
         f"[ledger]\nwitness = {json.dumps(str(closed.witness))}\nmachine = 'one'\n"
     )
@@ -452,6 +457,8 @@ def test_check_tells_of_a_restored_ledger_by_its_exit_code(closed: LedgerFactory
         done = CliRunner().invoke(cli, ["ledger", "check", *options], env=environment | more, standalone_mode=False)
         return int(done.return_value) if done.exception is None else int(getattr(done.exception, "exit_code", 1))
 
+    assert check() == 0
+    assert check(BATCHPAY_MACHINE="two") == 5
     lost = restored(closed, tmp_path)
     assert lost
     assert check("--accept-witness") == 2
@@ -627,6 +634,21 @@ def test_a_copy_of_a_damaged_file_is_no_backup(closed: LedgerFactory, tmp_path: 
     with pytest.raises(LedgerNotUsable, match="could not be read back"):
         ledger.backup(tmp_path / "copy.db")
     assert not (tmp_path / "copy.db").exists()
+
+
+def test_damaged_pages_are_the_ledgers_and_told_once(closed: LedgerFactory, tmp_path: Path) -> None:
+    """A backup named its own copy as damaged, and an opening said twice that nothing was sent."""
+    with closing(sqlite3.connect(closed.path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
+    content = bytearray(closed.path.read_bytes())
+    content[2 * page_bytes :: 7] = bytes(len(content[2 * page_bytes :: 7]))
+    closed.path.write_bytes(content)
+    with pytest.raises(LedgerNotUsable, match=f"^the ledger {closed.path} is damaged.*restore its latest backup"):
+        closed.open(read_only=True).backup(tmp_path / "copy.db")
+    with pytest.raises(LedgerNotUsable) as refused:
+        closed.open()
+    assert str(refused.value).count("nothing was sent") == 1
 
 
 def test_a_copy_whose_index_lacks_a_row_is_no_backup(closed: LedgerFactory, tmp_path: Path) -> None:

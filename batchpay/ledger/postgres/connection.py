@@ -250,13 +250,21 @@ _NO_LEDGER = frozenset(("3F000", "42P01", "42883"))
 """Our schema, table or function does not exist."""
 
 
+def no_ledger(place: Place) -> LedgerMissing:
+    """Return the error for a database that holds no ledger: a second one would know nothing of what was paid."""
+    return LedgerMissing(
+        f"there is no ledger in {place.name}; is it the right database? If one was there, restore its latest backup; "
+        "only the first one is made by: batchpay ledger init"
+    )
+
+
 def translate(error: BaseException, place: Place) -> BatchpayError:
     """Return our error for one of psycopg's."""
     if not isinstance(error, psycopg.Error):
         return LedgerDamaged(f"the ledger {place.name} contains what batchpay did not write")
     state = error.sqlstate or ""
     if state in _NO_LEDGER:
-        return LedgerMissing(f"there is no ledger in {place.name}; a new one is made by: batchpay ledger init")
+        return no_ledger(place)
     if is_unknown(error):
         return LedgerUnreachable(f"the connection to the database {place.name} was lost")
     if state.startswith("23"):

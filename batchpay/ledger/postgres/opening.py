@@ -11,7 +11,6 @@ from batchpay.errors import (
     LedgerBehind,
     LedgerBesideAnother,
     LedgerDamaged,
-    LedgerMissing,
     LedgerNotUsable,
     LedgerOlder,
     WrongUse,
@@ -29,7 +28,7 @@ from batchpay.ledger.paths import LedgerPaths, key_path, own_path
 from batchpay.ledger.postgres import arrival, failover, restoring, schema
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.audit import check_at_opening
-from batchpay.ledger.postgres.connection import LedgerNotPermitted, Place, place_of
+from batchpay.ledger.postgres.connection import LedgerNotPermitted, Place, no_ledger, place_of
 from batchpay.ledger.postgres.ledger import PostgresLedger
 from batchpay.ledger.postgres.marks import RunMarks
 from batchpay.ledger.postgres.store import Store, Transaction
@@ -130,8 +129,8 @@ def _owner(settings: LedgerSettings, owner_url: str | None) -> Place:
 
 def _not_permitted(place: Place) -> LedgerNotUsable:
     return LedgerNotUsable(
-        f"this login may not make the ledger's tables in {place.name}: give one that may by --owner-url, or hand the "
-        "administrator what batchpay ledger init --print-sql prints"
+        f"this login may not make the ledger in {place.name}: give the owner's by --owner-url, also where an "
+        "administrator made the tables from what batchpay ledger init --print-sql prints"
     )
 
 
@@ -240,7 +239,7 @@ def _open(
             found = connection.execute(sql.LEDGER).fetchone()
             last = connection.execute(sql.LAST_EVENT, binary=True).fetchone()
         if found is None:
-            raise LedgerMissing(f"there is no ledger in {store.place.name}; a new one is made by: batchpay ledger init")
+            raise no_ledger(store.place)
         version, store.ledger_id, key_id, store.epoch, is_arriving = found
         if key_id != store.keys.key_id:
             raise LedgerNotUsable(f"the key {store.paths.key} is not the key of the ledger {store.place.name}")

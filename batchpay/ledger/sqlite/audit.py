@@ -10,7 +10,7 @@ import json
 import sqlite3
 from collections import Counter
 
-from batchpay.errors import LedgerBehind, LedgerDamaged
+from batchpay.errors import LedgerBehind, LedgerDamaged, once_sent
 from batchpay.ledger.encoding import ROW_MASK, ROWS_BITS
 from batchpay.ledger.event_chain import FIRST_MAC, Replay, event_mac
 from batchpay.ledger.payload import unreadable
@@ -43,7 +43,7 @@ def check(store: Store, *, by_witness: bool = True) -> list[str]:
             problems += _check_chunks(store, connection)
             problems += check_witness(connection, store.ledger_id, store.witness, testimony) if by_witness else []
     except LedgerDamaged as error:
-        problems.append(str(error))
+        problems.append(once_sent(error))  # whoever reports them says what became of it
     return problems
 
 

@@ -6,7 +6,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from batchpay.errors import LedgerNotUsable
+from batchpay.errors import LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.sqlite.audit import check_short
 from batchpay.ledger.sqlite.failures import FOREIGN, translate
 from batchpay.ledger.sqlite.store import Store, connect
@@ -30,7 +30,8 @@ def back_up(store: Store, target: Path) -> None:
             for left_over in ("", "-wal", "-shm", "-journal"):  # a full disk keeps SQLite from removing its own
                 Path(f"{target}{left_over}").unlink(missing_ok=True)
             if isinstance(error, FOREIGN):
-                raise translate(error, target) from None
+                told = translate(error, target)  # a full disk is the copy's; damage was the ledger's, and was copied
+                raise translate(error, store.place.ledger) if isinstance(told, LedgerDamaged) else told from None
             raise
     finally:
         reader.close()

@@ -19,7 +19,7 @@ FOREIGN = (sqlite3.Error, OSError, UnicodeDecodeError, MemoryError)
 def translate(error: BaseException, path: Path) -> BatchpayError:
     """Return our error for one of FOREIGN."""
     if isinstance(error, UnicodeDecodeError):
-        return LedgerDamaged(f"the ledger {path} is damaged; bring back a backup, nothing was sent")
+        return LedgerDamaged(f"the ledger {path} is damaged; nothing was sent; restore its latest backup")
     if isinstance(error, MemoryError):
         return LedgerNotUsable(f"the ledger {path} is not usable: there is no memory left")
     if isinstance(error, OSError):
@@ -35,7 +35,8 @@ def translate(error: BaseException, path: Path) -> BatchpayError:
 def _by_code(code: int, path: Path) -> BatchpayError:
     primary = code & 0xFF
     if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_MISMATCH):
-        return LedgerDamaged(f"the ledger {path} is damaged, or is not a ledger; bring back a backup, nothing was sent")
+        what = f"the ledger {path} is damaged, or is not a ledger"
+        return LedgerDamaged(f"{what}; nothing was sent; restore its latest backup")
     if primary in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_TOOBIG):
         return LedgerDamaged(f"the ledger {path} lacks what batchpay wrote into it: damaged, or another program's file")
     words = {

@@ -60,7 +60,8 @@ def check_file(path: Path) -> Path:
         status = path.stat()
     except FileNotFoundError:
         raise LedgerMissing(
-            f"there is no ledger at {path}; is its disk mounted? A new one is made by: batchpay ledger init"
+            f"there is no ledger at {path}; is its disk mounted? If one was there, restore its latest backup; only the "
+            "first one is made by: batchpay ledger init"
         ) from None
     except OSError as error:
         raise LedgerNotUsable(f"the ledger {path} can't be reached: {error.strerror}") from None

@@ -241,6 +241,7 @@ def _why_outdated(store: Store) -> str | None:
     try:
         refuse_restored_after_move(store)
         refuse_behind(store)
+        _check_machine(store)
     except LedgerNotUsable as error:
         return once_sent(error)
     return None
