@@ -24,7 +24,7 @@ DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 REACHES_THE_MACHINE = ("systemctl", "journalctl", "crontab")
 OPTIONAL_TOOLS = ("systemd-analyze", "promtool", "logrotate")
-INSTALLED = "python3 -m venv /opt/batchpay-0.1.0"
+INSTALLED = "umask 022\npython3 -m venv /opt/batchpay-0.1.0\n"
 PAGES = ("install-systemd.md", "install-cron.md")
 SEARCH_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 NAMESPACE = ("unshare", "--mount", "--propagation", "private")
@@ -45,8 +45,10 @@ LD_LIBRARY_PATH=/opt/python/lib PYTHONPATH={path} exec /opt/python/bin/{python} 
 END
 chmod 0755 /opt/batchpay-0.1.0/bin/batchpay
 ln -sfn batchpay-0.1.0 /opt/batchpay
+umask 077
 """
-"""Replaces the first block, which would download: the tester's own packages, run by any user."""
+"""Replaces the first block, which would download: the tester's own packages, run by any user. The first block has its
+own umask; the others work with root's, whatever it is."""
 
 
 def can_have_a_view() -> bool:
@@ -99,6 +101,7 @@ def bare_machine(folder: Path) -> None:
 UPLOAD = """
 useradd --no-create-home --groups payments-in clerk
 printf 'rows = 3\\n' >/srv/payments/inbox/payments.csv.control.toml
+chmod 0644 /srv/payments/inbox/payments.csv.control.toml
 chown clerk:batchpay /srv/payments/inbox/payments.csv
 """
 """The control file says immediately that the upload is complete; without one it takes a minute."""
