@@ -47,7 +47,7 @@ def demo(context: Context, out: str, postgres: bool) -> int:
     """Start the sandbox on loopback, test the connection, submit the sample file, and write the report on it.
 
     With --postgres the ledger is in a PostgreSQL server, started in a temporary folder; it must be
-    installed, and so must batchpay[postgres].
+    installed, and so must the package psycopg.
 
     Example: batchpay demo
     """

@@ -209,6 +209,14 @@ def backup(last: datetime | None, backup_every: timedelta | None, now: datetime)
     return Finding("backup", text, 0, details)
 
 
+def backup_of_database(backup_every: timedelta | None) -> Finding:
+    """Report that batchpay knows nothing about a database server's backups; to expect one here is a mistake."""
+    text, details = "the database's own backups can't be seen from here", {"backed_up_at": None}
+    if backup_every is not None:
+        return Finding("backup", f"{text}: leave --backup-every out", 6, details)
+    return Finding("backup", text, 0, details)
+
+
 def retention(old: Sequence[OldBatch], details_days: int, *, unfinished: bool, now: datetime) -> Finding:
     """Check whether names, details and messages are due to be purged; a month late, or half done, it needs a person."""
     if unfinished:

@@ -14,7 +14,7 @@ from batchpay.errors import BatchpayError
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.hosts import HostRun
-from batchpay.ledger.open import location, open_ledger, weaknesses
+from batchpay.ledger.open import is_postgres, location, open_ledger, weaknesses
 from batchpay.ledger.records import BACKED_UP, BatchSummary
 from batchpay.operations import health as checks
 from batchpay.operations.health import Finding
@@ -107,7 +107,9 @@ def _ledger_findings(settings: Settings, limits: Limits, now: datetime) -> list[
             checks.waiting_batches(_waiting(ledger, state, settings), now),
             *([checks.silent_machines(silent, now)] if (silent := _silent(ledger, batches, now)) else []),
             *([checks.set_aside(answered)] if (answered := _set_aside(ledger, batches)) else []),
-            checks.backup(last_backup.at if last_backup else None, limits.backup_every, now),
+            checks.backup_of_database(limits.backup_every)
+            if is_postgres(settings.ledger)
+            else checks.backup(last_backup.at if last_backup else None, limits.backup_every, now),
             *_retention_findings(ledger, settings.retention.details_days, now),
         ]
 

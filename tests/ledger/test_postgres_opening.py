@@ -7,6 +7,7 @@ import re
 import shutil
 import sqlite3
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -254,6 +255,13 @@ def test_a_database_without_a_ledger_is_told_from_one_with(postgres_server: Serv
         create_ledger(factory.settings, "tester", owner_url=postgres_server.owner_url(database))
     factory.close()
     postgres_server.drop(database)
+
+
+def test_a_missing_package_is_named_with_the_python_that_lacks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An extra under batchpay's own name was advised: no registry is known to have it, and a system's pip refuses."""
+    monkeypatch.setattr("batchpay.ledger.open.find_spec", lambda name: None)
+    with pytest.raises(SettingsNotUsable, match=f"{sys.executable} -m pip install 'psycopg"):
+        open_ledger(LedgerSettings(url="postgresql://payer@db.example/payments"))
 
 
 def test_a_second_ledger_takes_a_reason(used: PostgresFactory) -> None:

@@ -258,6 +258,8 @@ def test_a_backup_that_is_overdue() -> None:
     assert checks.backup(None, 24 * HOUR, NOW).exit_code == 6
     assert checks.backup(NOW - 25 * HOUR, 24 * HOUR, NOW).exit_code == 6
     assert checks.backup(NOW - 23 * HOUR, 24 * HOUR, NOW).exit_code == 0
+    assert checks.backup_of_database(None).exit_code == 0
+    assert checks.backup_of_database(24 * HOUR).exit_code == 6
 
 
 def test_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
