@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -148,7 +149,8 @@ def print_wrapped(text: str, *, first: str = "  ", err: bool = False) -> None:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()) -> None:
-    """Print aligned columns; those named in `right` hold numbers."""
+    """Print aligned columns; those named in `right` hold numbers. On a narrow terminal a row has several lines."""
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     table = [list(header), *[[printable(cell) for cell in row] for row in rows]]
     widths = [max(len(row[index]) for row in table) for index in range(len(header))]
     for row in table:
@@ -156,7 +158,20 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: fro
             cell.rjust(width) if name in right else cell.ljust(width)
             for name, cell, width in zip(header, row, widths, strict=True)
         ]
-        click.echo("  ".join(cells).rstrip())
+        for line in _folded(cells, columns):
+            click.echo(line.rstrip())
+
+
+def _folded(cells: Sequence[str], columns: int | None) -> Iterator[str]:
+    """Yield a row's lines; what would not fit stands below its second cell, in the header as in every row."""
+    line, *rest = cells
+    margin = " " * len(line)
+    for cell in rest:
+        if columns is not None and len(line) + 2 + len(cell) > columns and line != margin:
+            yield line
+            line = margin
+        line += f"  {cell}"
+    yield line
 
 
 def exit_code_of(codes: Sequence[int]) -> int:

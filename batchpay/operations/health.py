@@ -113,8 +113,9 @@ def _ways(stopped: Sequence[Waiting]) -> Iterator[str]:
     if held_back := [one for one in stopped if one.held_back.rows]:
         rows, cents = sum(one.held_back.rows for one in held_back), sum(one.held_back.cents for one in held_back)
         amount = f"{sum_word('', *(one.batch.apart for one in held_back))} {money(cents)}".lstrip()
+        of_them = f"{row_count(rows)}, {amount}, " if sent else ""  # else they are all that were counted already
         yield (
-            f"{row_count(rows)}, {amount}, held back by today's rules (batch "
+            f"{of_them}held back by today's rules (batch "
             f"{_named([one.batch for one in held_back])}), sent only where limits.max_amount and policy.past_start let "
             "them pass and no other file pays them"
         )

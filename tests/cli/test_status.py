@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from batchpay.cli.context import Context
 from batchpay.cli.main import cli
-from batchpay.cli.output import print_in_doubt_elsewhere
+from batchpay.cli.output import print_in_doubt_elsewhere, print_table
 from batchpay.payment import Totals
 from tests.support.command import small_file
 from tests.support.in_process import Caller
@@ -50,6 +50,21 @@ def test_rehearsals_are_told_from_payments(call: Caller, tmp_path: Path) -> None
     assert (header.split()[-1], live.split()[-2:], test.split()[-2:]) == (
         "environment", ["b.csv", "live"], ["a.csv", "test"],
     )  # fmt: skip
+
+
+def test_a_narrow_terminal_has_a_row_in_aligned_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The terminal broke the list of batches wherever it ended: no number stood below its heading."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "20")
+    print_table(["batch", "accepted", "file"], [["one", "12", "a name of two dozen chars"]], frozenset({"accepted"}))
+    assert capsys.readouterr().out.splitlines() == [
+        "batch  accepted",
+        "       file",
+        "one          12",
+        "       a name of two dozen chars",
+    ]
 
 
 def test_an_empty_ledger_says_so(call: Caller) -> None:

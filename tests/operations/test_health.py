@@ -132,11 +132,15 @@ def test_debits_and_credits_are_not_added_up(settings: Settings, tmp_path: Path)
         add_batch(ledger, [Planned(1, State.IN_DOUBT, 300), Planned(2, State.PENDING, 60_000)])
         rows = [Planned(1, State.IN_DOUBT, 100, "CREDIT"), Planned(2, State.PENDING, 70_000, "CREDIT")]
         add_batch(ledger, rows, file="b.csv")
-    told = found(replace(settings, limits=LimitsSettings(max_amount="100.00")))
+    low = replace(settings, limits=LimitsSettings(max_amount="100.00"))
+    told = found(low)
     assert told["doubts"].message.startswith("2 rows in doubt, DEBIT 3.00, CREDIT 1.00, the oldest")
     assert told["doubts"].details["amount"] == "4.00"
     assert told["batches"].message.startswith("2 rows to be sent, DEBIT 600.00, CREDIT 700.00, the oldest")
-    assert "2 rows, control total 1,300.00, held back" in told["batches"].message
+    assert ": held back by today's rules (batch " in told["batches"].message, "the same rows were counted twice"
+    with ledger_in(tmp_path) as ledger:
+        add_batch(ledger, [Planned(1, State.PENDING, 100)], file="c.csv")
+    assert "; 2 rows, control total 1,300.00, held back by today's rules (batch " in found(low)["batches"].message
 
 
 def test_a_stopped_batch_is_told_and_a_running_one_is_not(settings: Settings, tmp_path: Path) -> None:
