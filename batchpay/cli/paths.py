@@ -115,7 +115,10 @@ class Outputs:
         except OSError as error:
             raise NotUsable(f"{path} can't be written: {error.strerror}") from None
         if is_folder:
-            raise FileRefused(f"{path} can't be written: it is a folder; move it, or name another folder with --out")
+            what = f"{path} can't be written: it is a folder"
+            if kind in MARKS:
+                raise NotUsable(f"{what}; name a file in it")
+            raise FileRefused(f"{what}; name another file, or another folder with --out")
         check_no_device(path)
         check_folder(path.parent, path)
         return path

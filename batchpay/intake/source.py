@@ -141,6 +141,9 @@ def open_source(
     if mapping is not None:
         notes = (*source.notes, f"columns are mapped by {mapping.name}")
         source = replace(source, notes=notes, column_map=mapping.digest)
+    if sheet is not None and kind is not Kind.XLSX:  # a preset is for the workbooks among several files
+        note = f"the sheet {column_name(sheet)} was not looked for: only a workbook has sheets"
+        source = replace(source, notes=(*source.notes, note))
     if source.renamed:
         note = ", ".join(f"{column_name(name)} as {ours}" for name, ours in source.renamed.items())
         note = f"columns whose names differ only in case or blanks are read: {note}"

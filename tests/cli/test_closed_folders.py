@@ -47,6 +47,17 @@ def test_a_folder_that_can_not_be_entered(call: Caller, line: tuple[str, ...], c
     assert call.exit_code(*line) == code
 
 
+@pytest.mark.parametrize(
+    "line", [("submit", "a.csv", "--metrics-file"), ("submit", "a.csv", "--dry-run", "--plan"), ("report", "--out")]
+)
+def test_a_folder_in_the_place_of_a_single_file(call: Caller, line: tuple[str, ...]) -> None:
+    """The metrics' place was the payment file's fault (exit code 4), and `--out` was to move it."""
+    small_file(Path("a.csv"), 1)
+    call("submit", "a.csv")
+    Path("folder").mkdir()
+    assert call.exit_code(*line, "folder") == 5
+
+
 def test_a_ledger_and_a_key_in_a_folder_that_can_not_be_entered(tmp_path: Path) -> None:
     """A service with the wrong HOME was told of an internal error, from `submit` to `ledger init`."""
     closed = tmp_path / CLOSED

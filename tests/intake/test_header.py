@@ -124,6 +124,12 @@ def test_a_payment_typed_over_the_example_is_told(tmp_path: Path) -> None:
         assert source.examples.notes() == ["rows marked as an example, which are not payments: 1"]
 
 
+def test_a_sheet_is_not_looked_for_in_a_file_without_sheets(tmp_path: Path) -> None:
+    """A CSV was read for a sheet of any name without a word; a preset may name one for the workbooks of an inbox."""
+    with open_source(write(tmp_path, csv_text(1)), sheet="May") as source:
+        assert source.notes == ("the sheet May was not looked for: only a workbook has sheets",)
+
+
 def test_names_in_other_letters_and_blanks(tmp_path: Path) -> None:
     """A name that differs from ours only in case, blanks or line breaks is ours, and the person is told."""
     text = csv_text(1).replace("amount,", '"Amount ",').replace("achRoutingNumber", '"ACH\nRouting Number"')
