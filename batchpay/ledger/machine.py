@@ -33,5 +33,6 @@ def refuse_clock_behind(opened_after_s: float) -> None:
     if opened_after_s < -CLOCK_BEHIND_MAX.total_seconds():
         raise LedgerNotUsable(
             f"the clock of this machine is {-opened_after_s / 3600:.0f} hours before the ledger's last event; "
-            "set the clock, nothing was sent"
+            "nothing was sent; set the clock, or if it is right and was ahead when that event was written, a named "
+            'person may accept that: batchpay ledger check --accept-witness --reason "…"'
         )
