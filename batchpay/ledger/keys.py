@@ -124,7 +124,8 @@ def load_keys(path: Path) -> Keys:
     try:
         text = read_secret_file(path, "ledger.key_file").reveal()
     except CredentialsNotUsable as error:
-        raise LedgerNotUsable(str(error)) from None
+        lost = "" if os.path.lexists(path) else "; is its disk mounted? If it is lost, restore it from its backup"
+        raise LedgerNotUsable(f"{error}{lost}") from None
     try:
         key = bytes.fromhex(text)
     except ValueError:
