@@ -187,10 +187,13 @@ def last_call(last: LastCall | None, expect_every: timedelta | None, now: dateti
     return Finding("last call", completed, 0, details)
 
 
-def disk(ledger: Path, witness: Path) -> Finding:
-    """Check whether the disks of the ledger and of its witness have room: a run writes to both. The fuller counts."""
+def disk(ledger: Path | None, witness: Path) -> Finding:
+    """Check whether the disks of the ledger and of its witness have room: a run writes to both. The fuller counts.
+
+    A ledger in a database server has no disk here: None.
+    """
     found = []
-    for word, folder in (("ledger", ledger.parent), ("witness", witness.parent)):
+    for word, folder in [*([("ledger", ledger.parent)] if ledger else []), ("witness", witness.parent)]:
         try:
             status = os.statvfs(folder)
         except OSError as error:

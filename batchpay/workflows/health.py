@@ -61,7 +61,7 @@ def health(settings: Settings, limits: Limits, now: datetime) -> Health:
         findings += _ledger_findings(settings, limits, now)
         last = read_last_call(last_call_path(paths.ledger))
         findings.append(checks.last_call(last, limits.expect_every, now))
-        findings.append(checks.disk(paths.ledger, paths.witness))
+        findings.append(checks.disk(None if is_postgres(settings.ledger) else paths.ledger, paths.witness))
     except BatchpayError as error:
         findings.append(Finding("ledger", str(error), error.exit_code))
     if limits.inbox is not None:

@@ -57,6 +57,7 @@ def test_a_file_is_paid_and_settled_with_a_ledger_in_a_database(
     assert call("results", batch)["accepted"] == 30
     assert "in order" in call.text("ledger", "check")
     assert call("health")["healthy"]
+    assert "on the witness's disk" in call.text("health"), "the server's disk is not known here"
     assert "can't be seen from here: leave --backup-every out" in call.text("health", "--backup-every", "8d")
     assert code(call, "ledger", "backup", "copy.db") == 2
     assert code(call, "ledger", "purge", "--older-than", "400", "--dry-run") == 2

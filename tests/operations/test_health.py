@@ -272,6 +272,7 @@ def test_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     witness.parent.mkdir()
     free = checks.disk(ledger, witness)
     assert (free.exit_code, free.message.endswith(" on the ledger's disk")) == (0, True)
+    assert checks.disk(None, witness).message.endswith(" on the witness's disk")
     real = os.statvfs
 
     def full(folder: Path) -> os.statvfs_result:
