@@ -26,7 +26,6 @@ from batchpay.schemas.columns import (
     PAYMENT_ID,
     READ_FLAGS,
     TEXT_FORMULA,
-    WARN,
 )
 from batchpay.schemas.forms import ACCOUNT, AMOUNT, IDENTIFIER
 from batchpay.schemas.identity import COMPARED
@@ -197,13 +196,13 @@ class Check:
 
     def _incomparable(self, findings: Findings) -> Unfit:
         """Return for each row whether its paymentId, and whether its cells, can't be compared with other rows'."""
-        faults = [name for name in marks_of(findings.rows) if not name.startswith(WARN)]
-        of_id = [name for name in faults if name in (*ALONE, FAULT + PAYMENT_ID)]
         unfit = findings.rows.select(
-            pl.any_horizontal(*more, *(pl.col(name).is_not_null() for name in marks)).alias(of)
+            pl.any_horizontal(
+                *more, *(pl.col(name).is_not_null() for name in marks_of(findings.rows) if name in marks)
+            ).alias(of)
             for of, marks, more in (
-                ("id", of_id, [~self._book.keeps_all(PAYMENT_ID)]),
-                ("cells", faults, [pl.lit(value=False)]),
+                ("id", (*ALONE, FAULT + PAYMENT_ID), [~self._book.keeps_all(PAYMENT_ID)]),
+                ("cells", (*ALONE, *(FAULT + name for name in COMPARED)), [pl.lit(value=False)]),
             )
         )
         return unfit["id"], unfit["cells"]

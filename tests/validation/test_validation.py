@@ -410,6 +410,27 @@ def test_a_fault_elsewhere_in_the_row_hides_no_payment_id() -> None:
     assert verdict.counts["paymentId.duplicate"] == 2
 
 
+@pytest.mark.parametrize("faulty", [0, 1])
+@pytest.mark.parametrize("names", [("", ""), ("A", ""), ("A", "B")])
+def test_a_fault_elsewhere_in_the_row_hides_no_bill(faulty: int, names: tuple[str, str]) -> None:
+    """The same bill twice, with a formula in the bank's name of one row: the second was not told, or even passed."""
+    rows = [_row(1, invoiceNumber="7", paymentId=name or None) for name in names]
+    rows[faulty] = {**rows[faulty], "_fault.achBankName": "text_formula"}
+    verdict = check(TextChunks(rows, extra=["_fault.achBankName"]), OPTIONS)
+    found = [(failure.row, failure.code) for failure in verdict.failures + verdict.warning_failures]
+    again = "same_payment" if all(names) else "duplicate"
+    assert sorted(found) == sorted([(faulty + 1, "text_formula"), (2, again)])
+
+
+@pytest.mark.parametrize("column", ["achAccountNumber", "achRoutingNumber", "amount", "invoiceNumber", "paymentId"])
+def test_a_fault_in_what_makes_a_bill_is_compared_with_nothing(column: str) -> None:
+    """What a cell without faithful text was meant to be is not known."""
+    rows = [_row(1, invoiceNumber="7", paymentId=None), _row(2, invoiceNumber="7", paymentId=None)]
+    rows[0] = {**rows[0], f"_fault.{column}": "precision"}
+    verdict = check(TextChunks(rows, extra=[f"_fault.{column}"]), OPTIONS)
+    assert _found(verdict) == [(1, f"{column}.precision")]
+
+
 def test_sums_beyond_64_bits_are_right() -> None:
     """The totals of absurd amounts are told to the cent all the same."""
     rows = [_row(number, amount="9999999999999.99") for number in range(9_300)]
