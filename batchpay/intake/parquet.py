@@ -11,7 +11,7 @@ from batchpay.intake.cell_form import CellForm
 from batchpay.intake.header import Header
 from batchpay.intake.one_content import changed_meanwhile
 from batchpay.intake.streams import OpenFile
-from batchpay.intake.table_rows import finish_chunk
+from batchpay.intake.table_rows import finish_chunk, with_text_formulas
 from batchpay.intake.typed_cells import render_column
 from batchpay.schemas.columns import CELL_MARKS
 from batchpay.text import column_name
@@ -77,7 +77,7 @@ class ParquetReader:
             frame = finish_chunk(self._file.name, frame, self.names, self._header, row)
             row += frame.height
             if frame.height:
-                yield frame
+                yield with_text_formulas(frame, self._header.own)
 
     def _parts(self) -> Iterator[pl.DataFrame]:
         try:

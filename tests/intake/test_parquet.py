@@ -80,6 +80,16 @@ def test_suggestion_for_a_lost_zero(tmp_path: Path) -> None:
     assert frame["_suggest.achRoutingNumber"].to_list() == ["021000021", None, None]
 
 
+def test_a_formula_that_is_but_a_text(tmp_path: Path) -> None:
+    """A cell like `="00123"` is marked as in a CSV: a row rejected there passed out of its rejects file."""
+    formulas = ['="7"', None, '="7', '="7"8']
+    frame = read(parquet(tmp_path, {"invoiceNumber": formulas, "achAccountNumber": formulas, "memo": ['="7"'] * 4}))
+    faults = ["text_formula", None, None, None]
+    assert column(frame, "invoiceNumber") == column(frame, "achAccountNumber") == (formulas, faults)
+    assert frame["_suggest.invoiceNumber"].to_list() == ["7", None, None, None]
+    assert not {"_suggest.achAccountNumber", "_fault.memo"} & set(frame.columns)
+
+
 def test_faults_only_where_they_occur(tmp_path: Path) -> None:
     """A chunk without a fault has no column for it."""
     frame = read(parquet(tmp_path, {"amount": [12.5]}))
