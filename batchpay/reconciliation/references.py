@@ -35,9 +35,9 @@ def are_gateways(ledger: Ledger, owners: Mapping[str, Collection[int]]) -> bool:
     return any(row.row in rows and not row.was_settled for name, rows in owners.items() for row in ledger.rows(name))
 
 
-def is_masked(reference: str | None) -> bool:
+def is_masked(reference: str) -> bool:
     """Whether a part of a reference is not known."""
-    return MASK in (reference or "")
+    return MASK in reference
 
 
 def may_be(one: str, other: str) -> bool:

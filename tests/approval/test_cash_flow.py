@@ -159,6 +159,14 @@ def test_what_lies_in_the_past_is_counted_apart() -> None:
     assert schedule.overdue.rows == (AS_OF - date(1, 1, 1)).days + 2
 
 
+def test_a_payment_that_began_long_ago_goes_on_to_the_last_day_shown() -> None:
+    """Thirteen times on the 23rd, the last of them on the horizon itself: those of the years before are used up."""
+    schedule = schedule_of([recurring(7, date(2020, 1, 23), "MONTHLY", count) for count in (0, 99_999)])
+    assert [day.day for day in days_of(schedule)] == [23] * 13
+    assert (list(days_of(schedule))[-1], schedule.overdue.rows) == (schedule.horizon, 2 * 82)
+    assert schedule.beyond.rows == 99_999 - 82 - 13
+
+
 def test_what_is_due_today_moves_today() -> None:
     """A monthly payment of this very day stands on the page's first day, and not among what was due before."""
     schedule = schedule_of([recurring(7, date(2026, 10, 23), "MONTHLY", 3)])

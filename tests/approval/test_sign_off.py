@@ -65,18 +65,41 @@ def test_a_sum_of_debits_and_credits_is_a_control_total(ledger: Ledger) -> None:
     for lines in (page(), plan_page(ledger, PROPOSAL)):
         heads = [line.split()[-3:] for line in lines if line.endswith(("amount", "total")) and "debits" not in line]
         assert set(map(tuple, heads)) == {("rows", "control", "total")}
-    one = replace(TO_SEND, by_direction={"CREDIT": TO_SEND.total})
-    assert ["rows", "amount"] in [line.split() for line in page(proposal(to_send=one))]
+    one = page(proposal(to_send=replace(TO_SEND, by_direction={"CREDIT": TO_SEND.total})))
+    assert ["rows", "amount"] in [line.split() for line in one]
+    assert any(in_order(line, ["DEBIT", "0", "0.00"]) for line in one), "that nothing is collected is said"
+    nothing = page(proposal(to_send=ToSend()))  # what is in the file may be of both
+    assert ["rows", "control", "total"] in [line.split() for line in nothing]
 
 
-def test_the_page_leaves_out_what_there_is_none_of() -> None:
+def test_the_page_leaves_out_what_there_is_none_of(ledger: Ledger) -> None:
     """No heading without figures; of equally frequent reasons the first of the alphabet leads, on every page alike."""
-    empty = page(proposal(unreadable_amounts=0))
-    for words in ("recurring", "can't be read", "cells corrected", "by gateway", "why rows are rejected"):
+    bare = proposal(unreadable_amounts=0, sheet=None, digest=b"", warnings={})
+    empty = sign_off_lines(bare, schedule_of([]), {})
+    for words in ("recurring", "can't be read", "content", "seal", "by gateway", "by day", "why rows are rejected"):
         assert not any(words in line for line in empty), words
+    for words in ("sheet", "cells corrected", "warnings", "PAYS THE SAME", "SENDS ROWS", "changed accounts", " more"):
+        assert not any(words in line for line in empty + plan_page(ledger, replace(bare, digest=b"1"))), words
     lines = sign_off_lines(PROPOSAL, schedule_of([]), {"memo.length": 2, "amount.format": 2, "row.ragged": 3}, "5EA1")
     reasons = [line.split()[1] for line in lines if line.endswith((".length", ".format", ".ragged"))]
     assert reasons == ["row.ragged", "amount.format", "memo.length"]
+
+
+def test_whoever_signs_reads_what_the_figures_below_are(ledger: Ledger) -> None:
+    """Each list has its heading, and `--again` is not `--release`."""
+    again, release = proposal(again=True, accepted_suggestions={"memo.length": 1}), proposal(release=True)
+    for lines in (page(again), plan_page(ledger, again)):
+        assert any("PAYS THE SAME" in line for line in lines)
+        assert not any("SENDS ROWS" in line for line in lines)
+        assert "cells corrected as suggested (--accept-suggestions)" in lines
+    assert not any("PAYS THE SAME" in line for line in page(release))
+    held_back = proposal(to_send=replace(TO_SEND, held_back=Totals(3, 900)))
+    for of, heading in ((PROPOSAL, "why rows are rejected"), (held_back, "why rows are rejected or held back")):
+        assert heading in sign_off_lines(of, schedule_of([single(1)]), {"memo.length": 1})
+    assert any(line.startswith("by gateway account") for line in page(schedule=schedule_of([single(1)])))
+    plan = Plan.make(PROPOSAL, ledger, prepared_by=ANN, created_at=datetime(2026, 11, 23, tzinfo=UTC))
+    lines = plan_lines(plan, ["row 2: ****6789"])
+    assert lines[lines.index("changed accounts") + 1] == "  row 2: ****6789"
 
 
 def test_a_page_without_a_gateway_says_so() -> None:
@@ -110,11 +133,12 @@ def test_the_approver_sees_the_same(ledger: Ledger) -> None:
 
 def test_the_approver_sees_the_sum_of_the_accounts_that_are_not_listed(ledger: Ledger) -> None:
     """Of twenty-two accounts two would have gone by unseen: what is listed must add up to what would be sent."""
-    accounts = {str(number): Totals(1, 100) for number in range(1, 23)}
+    accounts = {str(number): Totals(1, 100) for number in range(1, 23)} | {"1": Totals(1, 150), "2": Totals(1, 50)}
     sent = Totals(22, 2_200)
     lines = plan_page(ledger, proposal(to_send=ToSend(sent, by_direction={"DEBIT": sent}, by_account=accounts)))
     listed = lines[next(place for place, line in enumerate(lines) if line.startswith("by gateway account")) + 1 : -2]
     assert sum(int(line.split()[-2]) for line in listed) == 22
+    assert [line.split()[0] for line in listed[:-1]] == [str(number) for number in range(1, 21)], "as on the page"
     assert in_order(listed[-1], ["2 more", "2", "2.00"])
 
 
@@ -154,6 +178,7 @@ def test_figures_by_gateway_day_and_reason() -> None:
     for words in (
         ["  7", "2", "1,334.56"],
         ["all payments", "2", "200.00", "0", "0.00"],
+        ["2026-11-23 Mon  ", "1", "1,234.56"],
         ["2026-12-05 Sat -> 12-07", "1", "100.00"],
         ["2", "amount.format"],
         ["Name", "Date", "Signature"],
@@ -174,11 +199,14 @@ def test_the_page_stays_in_its_width_whatever_the_figures(ledger: Ledger) -> Non
         reason="r" * 300,
     )
     lines = sign_off_lines(of, schedule, {f"column{number}.{'x' * 90}": 10**9 for number in range(60)})
-    long_id = page(schedule=schedule_of([single(1, gateway_id="9" * 60)]))
-    for line in lines + long_id + plan_page(ledger, of):
+    long_ids = schedule_of([single(1, gateway_id="9" * length) for length in (28, 29, 60)])
+    long_ids.first.debit, long_ids.planned.credit = Totals(1, 1), huge
+    for line in lines + page(schedule=long_ids) + plan_page(ledger, of):
         assert len(line) <= 80
         assert "\n" not in line
     assert any(in_order(line, ["20 more", "20", "0.20"]) for line in lines)
+    twenty = page(schedule=schedule_of([single(1, gateway_id=str(n)) for n in range(1, 21)]))
+    assert not any(" more" in line for line in twenty)
     assert any(in_order(line, ["999,999,999,900,000.00"]) for line in lines)
 
 

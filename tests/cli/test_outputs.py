@@ -108,6 +108,12 @@ def test_no_output_takes_the_place_of_what_a_call_lives_on(office: Caller, optio
         refused(office, BY_OPTION[option], str(Path(path).absolute()))
 
 
+def test_the_record_of_the_last_call_is_not_taken_either(office: Caller) -> None:
+    """Before the first call there is none: with a page of counts there health says that nothing has ever run."""
+    Path("state/ledger.db.last-call").unlink()
+    refused(office, BY_OPTION["metrics"], "state/ledger.db.last-call")
+
+
 @pytest.mark.parametrize("option", BY_OPTION)
 def test_a_link_is_the_file_that_it_leads_to(office: Caller, option: str) -> None:
     """Hard or symbolic, in a folder that is a link itself."""

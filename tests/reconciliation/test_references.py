@@ -20,6 +20,7 @@ from tests.support.ledger_factory import Planned, add_batch, ledger_in
         ("sbx****01", "sbx000000011", False),
         ("sbx****01", "tbx000000001", False),
         ("sbx****01", "sbx1", False),
+        ("sbx****x1", "sbx1", False),
         ("****", "anything", True),
         ("sbx****3924-****7", "sbx64844-39241234567", True),
         ("sbx****01", "sbx00****", True),

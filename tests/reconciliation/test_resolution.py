@@ -151,6 +151,7 @@ def test_a_single_decision_is_about_a_row_in_doubt() -> None:
     [
         "acct 1234 5678 6789",
         "9999996789",
+        "456789",
         "no 12-3456789 found",
         "invoice 17 9999996789",
         "9999996789 2026-11-21",
@@ -162,11 +163,13 @@ def test_a_single_decision_is_about_a_row_in_doubt() -> None:
 def test_a_reason_holds_no_account_number(reason: str) -> None:
     """What ends on the last four of a row in doubt is refused; last four, tickets and dates are not.
 
-    A number right before or after it, points, no-break spaces and full-width digits let it through.
+    A number right before or after it, points, no-break spaces and full-width digits let it through. Numbers of six to
+    seventeen digits may be one.
     """
     with pytest.raises(WrongUse, match="account number of row 2"):
         refuse_account_numbers("the reason", reason, DOUBTS.values())
-    refuse_account_numbers("the reason", "ticket 4711000, ****6789, 2026-11-21, seen 6789", DOUBTS.values())
+    other = "ticket 4711000, ****6789, 2026-11-21, seen 6789, trace 10000000000000017 6789"
+    refuse_account_numbers("the reason", other, DOUBTS.values())
 
 
 def test_the_effect_adds_up() -> None:
