@@ -8,7 +8,9 @@ import pytest
 
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
+from batchpay.sending.limits import Limits
 from batchpay.settings import PolicySettings
+from batchpay.workflows.run import RunRequest
 from tests.workflows.desk import Desk
 
 OLD = {"invoiceNumber": "A-1", "amount": "10.00", "achNameOnCheck": "Ann Lee"}
@@ -63,6 +65,11 @@ def test_nothing_draws_a_warning_if_nothing_is_sent(looking: Desk) -> None:
 def test_rows_that_wait_draw_warnings_as_before(looking: Desk) -> None:
     """A batch that was stopped halfway: its own payments don't make its payees known."""
     path = looking.file("may.csv", NEW, NEW | {"invoiceNumber": "A-3"})
-    looking.answer = lambda reference: Outcome(State.PENDING, "closed", bytes_sent=0)
-    looking.submit(path)
+    looking.submit(path, run=RunRequest(None, Limits(0)))
     assert looking.dry_run(path).verdict.warning_counts == {"achNameOnCheck.new_payee": 2}
+
+
+def test_what_all_new_payees_take_and_pay_is_told(looking: Desk) -> None:
+    """They are not named: the approver reads their number and both sums."""
+    path = looking.file("may.csv", NEW, NEW | {"invoiceNumber": "A-3", "transactionType": "DEBIT", "amount": "7.00"})
+    assert looking.dry_run(path).unusual == ["new_payee: 1 DEBIT 7.00, 1 CREDIT 10.00"]
