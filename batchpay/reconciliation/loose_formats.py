@@ -60,7 +60,7 @@ def _without_currency(number: str) -> str:
     if found:
         return number[found.end() :].strip()
     for length in (3, 1):
-        if len(number) > length and _CURRENCY.fullmatch(number[-length:]):
+        if _CURRENCY.fullmatch(number[-length:]):
             return number[:-length].strip()
     return number
 
@@ -70,18 +70,13 @@ def _plain_number(number: str) -> str | None:
     whole, decimals = number, ""
     at = max(number.rfind("."), number.rfind(","))
     mark = number[at] if at >= 0 else ""
-    is_decimal = mark and (number.count(mark) == 1 and (mark == "." or len(number) - at - 1 != 3))
-    if is_decimal:
+    if mark and number.count(mark) == 1 and (mark == "." or len(number) - at - 1 != 3):
         whole, decimals = number[:at], number[at + 1 :]
-        if decimals and not decimals.isdecimal():
-            return None
-    if mark and is_decimal and mark in whole:
-        return None
     grouped = _GROUPED.fullmatch(whole)
     if grouped:
         whole = whole.replace(grouped[1], "")
     plain = f"{whole}.{decimals}" if decimals else whole
-    return plain if plain.isascii() and _NUMBER.fullmatch(plain) else None
+    return plain if _NUMBER.fullmatch(plain) else None
 
 
 def last_four_of(text: str) -> str:
@@ -90,10 +85,8 @@ def last_four_of(text: str) -> str:
     A spreadsheet that took the four digits for a number has dropped leading zeros: they are restored.
     """
     shown = "".join(character for character in text if character.isalnum())
-    if shown.isdecimal() and 0 < len(shown) < 4:
-        return shown.zfill(4)
     tail = shown[-4:]
-    return tail if len(tail) == 4 and tail.isdecimal() else ""
+    return tail.zfill(4) if tail.isdecimal() else ""
 
 
 def day_comes_first(texts: Iterable[str]) -> bool:
@@ -107,7 +100,7 @@ def day_comes_first(texts: Iterable[str]) -> bool:
 def foreign_date(text: str, *, day_first: bool = False, pattern: str | None = None) -> date | None:
     """Read a date as others write it, None where it is not one. If given, only `pattern` (strptime's) is tried."""
     text = text.strip()
-    patterns: tuple[str, ...] = (pattern,) if pattern else ()
+    patterns = (pattern,) if pattern else _NAMED_MONTH
     if not pattern:
         found = _FROM_THE_YEAR.match(text)
         if found:
@@ -117,7 +110,6 @@ def foreign_date(text: str, *, day_first: bool = False, pattern: str | None = No
             year = int(match[3]) + (2000 if len(match[3]) == 2 else 0)
             first, second = int(match[1]), int(match[2])
             return _date(year, second, first) if day_first else _date(year, first, second)
-        patterns = _NAMED_MONTH
         text = _TIME.sub("", text[day.end() :] if (day := _DAYS_NAME.match(text)) else text)
     for one in patterns:
         try:

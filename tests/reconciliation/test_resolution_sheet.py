@@ -21,7 +21,10 @@ from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet, sheet_
         ("12.50", 1250), ("$1,234.50", 123450), ("1.234,50", 123450), ("1 234,50 €", 123450), ("1'234.00", 123400),
         ("(5.00)", -500), ("($5.00)", -500), ("5.00-", -500), ("-$5.00", -500), ("$-5", -500), ("−5.00", -500),
         ("5.00 DR", -500), ("5.00 CR", 500), ("USD 12", 1200), ("12,5", 1250), ("1,234", 123400), (".5", 50),
-        ("1,234,567.89", 123456789), ("0", 0), ("+7.10", 710),
+        ("1,234,567.89", 123456789), ("0", 0), ("+7.10", 710), ("(5.25)", -525), ("5.25DR", -525), (",5", 50),
+        ("5.", 500), ("1.234.567", 123456700), ("1.234.567,8", 123456780), ("1,234.567,8", None), ("5.2,3", None),
+        ("usd 12", 1200), ("12.50 USD", 1250), ("12.50eur", 1250), ("1" * 18, 111111111111111111 * 100),
+        ("(5.00", None), ("5.00)", None), ("-5+", None), ("+5-", None), ("USD", None), ("$", None), ("5.2a", None),
         ("1.234", None), ("12.345", None), ("1,23,456.00", None), ("1..2", None), ("1e5", None), ("", None),
         ("--5", None), ("abc", None), ("١٢", None), ("9" * 19, None), ("NaN", None), ("1,2,3", None),
     ],
@@ -53,8 +56,9 @@ def test_a_column_tells_whether_the_day_comes_first() -> None:
     assert day_comes_first(["03/04/2026", "21/11/2026"])
     assert not day_comes_first(["03/04/2026", "11/21/2026"])
     assert day_comes_first(["03.04.2026"])
-    assert day_comes_first(["25/12/2026"])
+    assert day_comes_first(["25/12/2026"]) and day_comes_first(["13/02/2026"])
     assert not day_comes_first(["12/12/2026"])
+    assert not day_comes_first(["3/4/26."]), "a point that ends a text"
     assert not day_comes_first(["21/11/2026", "11/13/2026"]), "both ways in one column: nothing is told"
     assert foreign_date("03/04/2026", day_first=True) == datetime.date(2026, 4, 3)
     assert foreign_date("2026#04#03", pattern="%Y#%m#%d") == datetime.date(2026, 4, 3)
@@ -62,7 +66,15 @@ def test_a_column_tells_whether_the_day_comes_first() -> None:
 
 @pytest.mark.parametrize(
     ("text", "four"),
-    [("xxxx-1234", "1234"), ("****1234", "1234"), ("123", "0123"), ("12ab", ""), ("", ""), ("9876543210", "3210")],
+    [
+        ("xxxx-1234", "1234"),
+        ("****1234", "1234"),
+        ("123", "0123"),
+        ("12ab", ""),
+        ("ab1", ""),
+        ("", ""),
+        ("9876543210", "3210"),
+    ],
 )
 def test_the_last_four_of_an_account(text: str, four: str) -> None:
     """Only digits count, and zeros that a spreadsheet dropped are put back."""
