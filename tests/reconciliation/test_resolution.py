@@ -66,6 +66,16 @@ def test_a_sheet_comes_back_as_decisions(tmp_path: Path) -> None:
     assert found.blank == 1
 
 
+def test_cells_at_the_end_of_a_line_may_be_left_out(tmp_path: Path) -> None:
+    """A program that filled the sheet in wrote nothing after its last word."""
+    sheet = filled(tmp_path / "d.csv", {2: ("accepted", "", "")})
+    lines = [line.removesuffix(",,").removesuffix(",,") for line in sheet.read_text("utf-8").splitlines()]
+    assert lines[1].endswith(",accepted")
+    sheet.write_text("\n".join(lines), "utf-8")
+    found = read_decisions(sheet, BATCH, DOUBTS)
+    assert (found.decisions, found.blank) == ([Decision(2, State.ACCEPTED, None, 0)], 2)
+
+
 def test_a_workbook_comes_back_with_the_numbers_a_spreadsheet_made(tmp_path: Path) -> None:
     """Row and amount may have become numbers, and the file may have been written by a spreadsheet."""
     book = openpyxl.Workbook()
@@ -111,6 +121,17 @@ def test_a_sheet_about_something_else_is_refused_by_its_line(tmp_path: Path, cha
     with pytest.raises(FileRefused) as refused:
         read_decisions(sheet, BATCH, DOUBTS)
     assert told in str(refused.value)
+
+
+def test_a_workbook_to_fill_in_has_amounts_and_choices(tmp_path: Path) -> None:
+    """A person adds the amounts up, and picks one of the three decisions instead of writing it."""
+    write_sheet(tmp_path / "d.xlsx", BATCH, DOUBTS.values())
+    sheet = openpyxl.load_workbook(tmp_path / "d.xlsx").active
+    assert sheet is not None
+    header, *lines = sheet.iter_rows(values_only=True)
+    assert [line[header.index("amount")] for line in lines] == [9.99, 1234.56, 5]
+    (choices,) = sheet.data_validations.dataValidation
+    assert choices.formula1 == '"accepted,declined,send again"'
 
 
 def test_a_sheet_without_our_columns_is_refused(tmp_path: Path) -> None:
@@ -183,6 +204,15 @@ def test_notes_are_recorded_with_the_reason() -> None:
     assert reason_with_notes("portal", [(7, "asked")]) == "portal; row 7: asked"
 
 
+def test_a_killed_run_that_left_nothing_to_send_stopped_nothing(tmp_path: Path) -> None:
+    """Its only row was being sent: `stopped` would ask for a `resume` that has nothing to do."""
+    with ledger_in(tmp_path) as ledger:
+        batch = ledger.find(add_batch(ledger, [Planned(1, State.SENDING)]))
+        with ledger.lock(batch.digest):
+            take_over(ledger, batch.batch, "tester")
+        assert ledger.find(batch.batch).stopped is None
+
+
 def test_rows_in_doubt_say_what_to_look_for(tmp_path: Path) -> None:
     """Credits come first; reference, name, last four, time and cause are told; a killed run's rows are taken over."""
     rows = [
@@ -224,16 +254,18 @@ def test_a_reference_is_one_short_line(reference: str) -> None:
     """It comes from a person's keyboard, and goes to results, terminals and the history."""
     with pytest.raises(WrongUse, match="longer than 128 characters or holds control characters"):
         decide(2, "accepted", reference, DOUBTS)
+    assert decide(2, "accepted", "T" * 128, DOUBTS).gateway_reference == "T" * 128
 
 
 def test_a_sheet_tells_when_a_row_was_sent_here_and_in_utc(tmp_path: Path) -> None:
     """The portal shows one of the two; without an attempt nobody knows."""
     sent = datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
-    write_sheet(tmp_path / "d.csv", BATCH, [replace(doubt(2), sent_from=sent), doubt(7)])
+    write_sheet(tmp_path / "d.csv", BATCH, [replace(doubt(2), sent_from=sent), replace(doubt(7), line=None)])
     with (tmp_path / "d.csv").open(encoding="utf-8", newline="") as file:
         known, unknown = csv.DictReader(file)
     assert known["sent_from_utc"] == instant(sent)
     assert known["sent_from_local"] == local_time(sent)
+    assert (known["line"], unknown["line"]) == ("3", "")
     assert (unknown["sent_from_utc"], unknown["sent_from_local"]) == (
         "unknown (attempts known: 0, ledger restored 2026-11-23T08:00:00.000Z)",
         "",

@@ -18,7 +18,7 @@ from batchpay.payment import Environment, State
 from batchpay.reports.results import HEADER, write_results
 from batchpay.sending.limits import Limits
 from batchpay.settings import LedgerSettings
-from batchpay.workflows.paid_elsewhere import refuse_paid_elsewhere
+from batchpay.workflows.paid_elsewhere import refuse_moved, refuse_paid_elsewhere
 from batchpay.workflows.run import RunRequest
 from batchpay.writing.table import write_table
 from tests.ledger.batches import columns, register
@@ -227,6 +227,11 @@ def test_a_file_that_was_archived_meanwhile_is_not_paid_by_another_ledger(desk: 
     path.with_suffix(".archived").rename(path)
     assert desk.submit(path, preflight=Archives(path, following)).exit_code == 0
     assert desk.arrived == {"INV-1": 1}
+
+
+def test_what_came_through_a_pipe_was_not_moved() -> None:
+    """It has no place at which another run could have found it."""
+    refuse_moved("-", None)
 
 
 class Down:
