@@ -22,13 +22,13 @@ from batchpay.errors import (
     SettingsNotUsable,
 )
 from batchpay.ledger.folders import make_private_directory
-from batchpay.ledger.keys import create_key_file
+from batchpay.ledger.keys import create_key_file, load_keys
 from batchpay.ledger.locks import FileLock
 from batchpay.ledger.open import accept_witness, create_ledger, location, open_ledger, weaknesses
 from batchpay.ledger.sqlite import files, opening, schema
 from batchpay.ledger.sqlite.failures import translate
 from batchpay.ledger.sqlite.files import file_system
-from batchpay.ledger.sqlite.store import lock_path
+from batchpay.ledger.sqlite.store import Store, lock_path
 from batchpay.payment import State
 from tests.ledger.batches import columns, register
 from tests.ledger.factories import LedgerFactory
@@ -305,6 +305,41 @@ def test_a_ledger_locked_by_another_program_is_refused(closed: LedgerFactory) ->
     assert closed.open().registration_count() == 1
 
 
+def test_one_process_at_a_time_opens_writes_and_checkpoints(closed: LedgerFactory) -> None:
+    """Before 3.51.3 SQLite can corrupt its log otherwise. Who only has the ledger open keeps nobody from writing.
+
+    What was refused is over: the page's server had to be started again after one refusal.
+    """
+    place, keys = location(closed.settings), load_keys(closed.key)
+    store, other = Store(place, keys, read_only=False, wait_s=0.01), FileLock(lock_path(place))
+    other.acquire(0)
+    for use in (store.begin, store.checkpoint, lambda: Store(place, keys, read_only=False, wait_s=0.01)):
+        with pytest.raises(LedgerNotUsable, match="another program keeps the ledger locked"):
+            use()
+    other.release()
+    elsewhere = closed.path.rename(closed.path.with_name("elsewhere"))
+    with pytest.raises(LedgerNotUsable, match="was moved away or replaced: restore it"):
+        store.begin()
+    elsewhere.rename(closed.path)
+    other.acquire(0)
+    other.close()
+    store.begin().rollback()
+    store.checkpoint()
+    store.close()
+
+
+def test_what_was_committed_is_on_the_disk_and_what_was_deleted_is_gone(closed: LedgerFactory) -> None:
+    """SQLite alone promises neither, and may put what it sorts into a file in clear."""
+    store = Store(location(closed.settings), load_keys(closed.key), read_only=False)
+    wanted = {"synchronous": 2, "fullfsync": 1, "checkpoint_fullfsync": 1, "secure_delete": 1, "wal_autocheckpoint": 0}
+    safe = {"trusted_schema": 0, "cell_size_check": 1, "temp_store": 2}
+    with store.transaction() as transaction, store.reading() as reader:
+        for connection, values in ((transaction, wanted | safe), (reader, safe)):
+            found = {name: connection.execute(f"PRAGMA {name}").fetchone()[0] for name in values}
+            assert found == values
+    store.close()
+
+
 def test_network_file_systems_are_known_by_their_mount() -> None:
     """The longest mount point decides, also of names with blanks."""
     mounts = (
@@ -487,13 +522,21 @@ def test_a_forked_process_can_not_use_the_ledger(ledger_factory: LedgerFactory) 
         child = os.fork()
         if child == 0:
             refused = 0
-            for use in (ledger.registration_count, lambda: run.claim(1), lambda: run.spill([])):
+            store = ledger.store  # type: ignore[attr-defined]
+            uses = (
+                ledger.registration_count,
+                lambda: run.claim(1),
+                lambda: run.spill([]),
+                store.begin,
+                store.checkpoint,
+            )
+            for use in uses:
                 try:
                     use()
                 except LedgerNotUsable:
                     refused += 1
             os._exit(refused)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
         assert [payment.row for payment in run.claim(1)] == [1]
         run.finish(None)
     assert ledger.registration_count() == 1
