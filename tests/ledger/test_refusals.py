@@ -328,11 +328,31 @@ def test_one_process_at_a_time_opens_writes_and_checkpoints(closed: LedgerFactor
     store.close()
 
 
+def test_a_ledger_that_failed_or_was_closed_is_left_as_it_is(
+    closed: LedgerFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even shortened: and what ends a run tells what has failed, and nothing that followed from it."""
+    store = Store(location(closed.settings), load_keys(closed.key), read_only=False)
+    monkeypatch.setattr(store, "committed", lambda *_: os.close(1 << 20))
+    with pytest.raises(LedgerNotUsable), store.transaction():
+        pass
+    for told in ("failed in a commit; nothing more is written", "is open for reading only, or closed"):
+        for write in (store.begin, store.write_anew, store.files_alone().__enter__):
+            with pytest.raises(LedgerNotUsable, match=told):
+                write()
+        store.checkpoint()
+        store.close()
+        store._broken = None
+
+
 def test_what_was_committed_is_on_the_disk_and_what_was_deleted_is_gone(closed: LedgerFactory) -> None:
     """SQLite alone promises neither, and may put what it sorts into a file in clear."""
     store = Store(location(closed.settings), load_keys(closed.key), read_only=False)
     wanted = {"synchronous": 2, "fullfsync": 1, "checkpoint_fullfsync": 1, "secure_delete": 1, "wal_autocheckpoint": 0}
-    safe = {"trusted_schema": 0, "cell_size_check": 1, "temp_store": 2}
+    safe = {"trusted_schema": 0, "cell_size_check": 1, "temp_store": 2, "busy_timeout": 30_000}
+    assert store.write_anew()
+    store.checkpoint()
+    assert closed.path.with_name("ledger.db-wal").stat().st_size == 0
     with store.transaction() as transaction, store.reading() as reader:
         for connection, values in ((transaction, wanted | safe), (reader, safe)):
             found = {name: connection.execute(f"PRAGMA {name}").fetchone()[0] for name in values}
@@ -519,10 +539,10 @@ def test_a_forked_process_can_not_use_the_ledger(ledger_factory: LedgerFactory) 
     name = register(ledger, columns(ledger, [1]))
     with ledger.lock(ledger.find(name).digest):
         run = ledger.start(name, "ada")
+        store = ledger.store  # type: ignore[attr-defined]
         child = os.fork()
         if child == 0:
             refused = 0
-            store = ledger.store  # type: ignore[attr-defined]
             uses = (
                 ledger.registration_count,
                 lambda: run.claim(1),
@@ -540,6 +560,22 @@ def test_a_forked_process_can_not_use_the_ledger(ledger_factory: LedgerFactory) 
         assert [payment.row for payment in run.claim(1)] == [1]
         run.finish(None)
     assert ledger.registration_count() == 1
+    with store.transaction():
+        if (child := os.fork()) == 0:
+            ledger.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        with pytest.raises(LedgerNotUsable, match="another program keeps the ledger locked"):
+            FileLock(lock_path(store.place)).acquire(0)
+
+
+def test_a_report_is_of_one_moment(closed: LedgerFactory) -> None:
+    """What is registered while it is written is in none of its sums: two statements would have counted two ledgers."""
+    ledger = closed.open()
+    with ledger.store.reading() as reader:  # type: ignore[attr-defined]
+        before = reader.execute("SELECT count(*) FROM row").fetchone()
+        register(ledger, columns(ledger, [7]), content=b"another")
+        assert reader.execute("SELECT count(*) FROM row").fetchone() == before
 
 
 def test_a_restored_backup_is_refused_until_a_person_accepts_it(closed: LedgerFactory, tmp_path: Path) -> None:

@@ -44,6 +44,13 @@ def test_what_only_ours_have_is_refused(tmp_path: Path, header: str, refused: bo
     assert caution in (found or "") and bool(caution) is bool(found)
 
 
+def test_a_line_may_end_before_its_status_or_batch(tmp_path: Path) -> None:
+    """Blank cells at the end are left out by some programs."""
+    lines = ["R1,12.50,TODAY,Settled,may", "R2,12.50,TODAY,Settled", "R3,12.50,TODAY"]
+    read = read_export(export(tmp_path / "export.csv", lines, "Reference,Amount,Date,Status,batch"), ExportMap())
+    assert ([line.status_text for line in read.lines], read.batches) == (["Settled", "Settled", ""], {"may"})
+
+
 def test_the_date_of_a_line_without_an_amount_misleads_nobody(tmp_path: Path) -> None:
     """It is matched with nothing: a person would look for the format of a date that is in the right one."""
     read = read_export(export(tmp_path / "export.csv", ["R1,INV-1,see below,page 2,x6789,Settled"]), ExportMap())

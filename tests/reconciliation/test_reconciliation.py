@@ -370,6 +370,12 @@ def test_zeros_that_a_spreadsheet_dropped_do_not_matter(tmp_path: Path) -> None:
     assert read.lines[0].line == 3
 
 
+def test_references_that_lost_their_digits_are_none(tmp_path: Path) -> None:
+    """A spreadsheet had made one of two payments' references: two lines for one row, and none for the other."""
+    lines = [f"1.23457E+17,INV-{row},12.50,TODAY,x6789,Settled" for row in (1, 2)]
+    assert [line.reference for line in read_export(export(tmp_path / "e.csv", lines), ExportMap()).lines] == ["", ""]
+
+
 def test_a_map_names_columns_words_and_dates(tmp_path: Path) -> None:
     """With a map the export's own headers and words are read; case and blanks don't matter."""
     (tmp_path / "m.toml").write_text(
@@ -391,12 +397,27 @@ def test_a_map_names_columns_words_and_dates(tmp_path: Path) -> None:
     assert standings == [ReportedStatus.DECLINED, ReportedStatus.ACCEPTED, ReportedStatus.OTHER]
 
 
+def test_the_amount_is_the_column_that_the_map_or_the_bank_calls_so(tmp_path: Path) -> None:
+    """Before fees, after them, and as the bank's own debit: each is another amount. No column is two things."""
+    path = export(tmp_path / "e.csv", ["R1,5.00,4.90,,7.00"], "Ref,Amount,Net,Debit,Credit")
+    for mapping, cents in ((ExportMap(), 500), (ExportMap(columns={"amount": "Net"}), 490)):
+        read = read_export(path, mapping)
+        assert [line.cents for line in read.lines] == [cents]
+        assert set(read.columns) == {"reference", "amount"}
+    path = export(tmp_path / "e.csv", ["R1,5.00"], "Invoice Number,Amount")
+    assert "invoice" not in read_export(path, ExportMap(columns={"reference": "Invoice Number"})).columns
+
+
 def test_one_column_for_money_out_and_one_for_money_in(tmp_path: Path) -> None:
     """Of debit and credit one is given; both or none can't be read."""
-    path = export(tmp_path / "e.csv", ["R1,5.00,", "R2,,7.00", "R3,1.00,1.00", "R4,,", "R5,0.00,2"], "Ref,Debit,Credit")
+    path = export(
+        tmp_path / "e.csv",
+        ["R1,5.00,", "R2,,7.00", "R3,1.00,1.00", "R4,,", "R5,0.00,2", "R6,1.00,x"],
+        "Ref,Debit,Credit",
+    )
     lines = read_export(path, ExportMap()).lines
-    assert [line.cents for line in lines] == [-500, 700, None, None, 200]
-    assert [line.amount_text for line in lines] == ["5.00", "7.00", "1.00", "", "2"]  # what a person is told
+    assert [line.cents for line in lines] == [-500, 700, None, None, 200, None]
+    assert [line.amount_text for line in lines] == ["5.00", "7.00", "1.00", "", "2", "1.00"]  # what a person is told
 
 
 @pytest.mark.parametrize(
@@ -452,11 +473,14 @@ def test_a_map_with_a_slip_is_refused(tmp_path: Path, text: str, told: str) -> N
 
 def test_an_export_without_usable_headers_is_refused(tmp_path: Path) -> None:
     """Nothing is guessed from the cells: without headers, or without those of the map, the export is refused."""
-    path = export(tmp_path / "e.csv", ["1,2"], "Foo,Amount")
-    with pytest.raises(FileRefused, match="name them with --map"):
-        read_export(path, ExportMap())
+    for header in ("Reference,Foo", "Foo,Amount"):
+        path = export(tmp_path / "e.csv", ["1,2"], header)
+        with pytest.raises(FileRefused, match="name them with --map"):
+            read_export(path, ExportMap())
     with pytest.raises(FileRefused, match=r"Amonut \(did you mean Amount\?\)"):
         read_export(path, ExportMap(columns={"amount": "Amonut"}))
+    with pytest.raises(FileRefused, match="no line of headers with an amount and what to match by"):
+        read_export(path, ExportMap(columns={"date": "Foo"}))
 
 
 def test_whole_account_numbers_of_an_export_go_no_further(tmp_path: Path) -> None:
@@ -520,5 +544,6 @@ def test_a_line_that_is_called_a_total_is_no_payment(tmp_path: Path, word: str) 
     The word may be in the first column, which is often that of the dates.
     """
     lines = ["R1,INV-1,12.50,TODAY,x6789,Settled", f"{word},,12.50,,,", f"{word},,12.50,TODAY,,", f",,12.50,{word},,"]
+    lines += [f",{word},12.50,,,", f"{word},,12.50,,x6789,"]
     read = read_export(export(tmp_path / "e.csv", lines), ExportMap())
-    assert ([line.line for line in read.lines], read.skipped) == ([2, 4], 2)
+    assert ([line.line for line in read.lines], read.skipped) == ([2, 4, 7], 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import io
 import zipfile
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from batchpay.errors import FileRefused
 from batchpay.reconciliation import sheet_reader as sheet_module
 from batchpay.reconciliation.loose_formats import day_comes_first, foreign_cents, foreign_date, last_four_of
 from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet, sheet_names
+from batchpay.writing.stream import Stream
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,7 @@ def test_a_number_that_lost_digits_is_told_from_one_that_did_not(tmp_path: Path)
     moment = datetime.datetime.fromisoformat("2026-11-21 03:04:00")
     day, hour = datetime.date(2026, 11, 21), datetime.time(3, 4)
     computed = 103.07 + 1e-13  # as a formula leaves it: such an amount could not be read
-    sheet.append([123456789012345678, 123456789012345, 12.5, True, moment, None, " t ", False, day, hour, computed])
+    sheet.append([10**15, 123456789012345, 12.5, True, moment, None, " t ", False, day, hour, computed])
     book.create_sheet("second").append(["other"])
     book.save(tmp_path / "s.xlsx")
     (line,) = read_sheet(tmp_path / "s.xlsx")
@@ -126,6 +128,17 @@ def test_a_workbook_that_says_it_is_smaller_is_read_whole(tmp_path: Path) -> Non
     ]
 
 
+def test_what_a_formula_gave_is_read(tmp_path: Path) -> None:
+    """An amount that a person had computed was the text of its formula, and no amount."""
+    book = openpyxl.Workbook()
+    book.worksheets[0].append([12.5])
+    book.save(tmp_path / "value.xlsx")
+    with zipfile.ZipFile(tmp_path / "value.xlsx") as value, zipfile.ZipFile(tmp_path / "s.xlsx", "w") as packed:
+        for name in value.namelist():
+            packed.writestr(name, value.read(name).replace(b"<v>12.5</v>", b"<f>25/2</f><v>12.5</v>"))
+    assert list(read_sheet(tmp_path / "s.xlsx")) == [(1, ["12.5"])]
+
+
 def test_an_apostrophe_goes_only_where_it_keeps_a_formula_from_running(tmp_path: Path) -> None:
     """What the page wrote as '=1 comes back as =1; an apostrophe that begins a name is a part of it."""
     (tmp_path / "s.csv").write_text("'=1,'-5,'t Hooft,'88\n", "utf-8")
@@ -145,8 +158,10 @@ def test_an_apostrophe_goes_only_where_it_keeps_a_formula_from_running(tmp_path:
 def test_what_is_no_sheet_is_refused(tmp_path: Path, name: str, content: bytes, told: str) -> None:
     """A broken file is refused in our words, which hold none of its cells."""
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(FileRefused, match=told):
-        list(read_sheet(tmp_path / name))
+    for read in (read_sheet, sheet_names) if name.endswith("x") else (read_sheet,):
+        with pytest.raises(FileRefused, match=told) as refused:
+            list(read(tmp_path / name))
+        assert str(refused.value).startswith(str(tmp_path / name))
     with pytest.raises(FileRefused, match="can't be read"):
         list(read_sheet(tmp_path / "missing.csv"))
     with pytest.raises(FileRefused, match="not a file"):
@@ -171,3 +186,5 @@ def test_sheets_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         list(read_sheet(tmp_path / "s.csv"))
     with pytest.raises(FileRefused, match="larger"):
         sheet_names(tmp_path / "s.xlsx")
+    with pytest.raises(FileRefused, match="is empty"):
+        list(read_sheet(Stream("up.csv", io.BytesIO())))

@@ -60,15 +60,6 @@ def test_what_another_column_says_is_said_as_it_stands(tmp_path: Path) -> None:
     assert told(tmp_path, lines, header=header) == [(None, None, "Settled; Return Code: R01 there")]
 
 
-@pytest.mark.parametrize(
-    ("numbers", "reference"), [("12", None), ("01", None), ("13", "1"), ("11", "1"), (["X1", "X2"], "X1")]
-)
-def test_the_number_of_a_line_is_no_reference(tmp_path: Path, numbers: Sequence[str], reference: str | None) -> None:
-    """Every export has a line 1: the ledger would know it as the reference of last month's payment, and stop."""
-    lines = [f"{numbers[0]},INV-1,12.50,TODAY,x6789,Settled", f"{numbers[1]},INV-7,99.00,TODAY,x1111,Settled"]
-    assert told(tmp_path, lines) == [(State.ACCEPTED, reference, "Settled there")]
-
-
 def test_a_payment_that_only_came_back_is_said_to(tmp_path: Path) -> None:
     """With no line of its payment."""
     lines = ["R9,INV-1,-12.50,TODAY,x6789,Settled", "R7,INV-7,12.50,TODAY,x1111,Settled"]

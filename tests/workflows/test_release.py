@@ -57,6 +57,7 @@ def test_a_release_sends_them_once_and_names_who_and_why(desk: Desk, file: Path)
     assert desk.submit(file, release="the limit was raised by the board").released == Totals()
     assert desk.arrived == {"A-1": 1, "A-2": 1}
     assert desk.events("released") == [("ann@desk-3", "the limit was raised by the board")]
+    assert {why for _, why in desk.events("started")} == {None}, "nobody has said where else it may have been paid"
 
 
 def test_what_a_release_has_paid_is_not_an_error_in_a_later_run(desk: Desk) -> None:
