@@ -139,6 +139,10 @@ def test_a_ledger_in_another_journal_mode_is_refused(closed: LedgerFactory) -> N
     edit(closed.path, "PRAGMA journal_mode = DELETE")
     with pytest.raises(LedgerDamaged, match="journal mode delete"):
         closed.open()
+    before = os.listdir("/proc/self/fd")  # noqa: PTH208
+    with pytest.raises(LedgerDamaged, match="journal mode delete"):
+        closed.open()
+    assert os.listdir("/proc/self/fd") == before, "a page that looks again and again"  # noqa: PTH208
 
 
 def test_a_newer_ledger_is_refused(closed: LedgerFactory) -> None:

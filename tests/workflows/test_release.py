@@ -161,9 +161,12 @@ def test_a_bill_that_one_of_two_readings_has_twice_is_paid_once(
     assert (again.released, desk.arrived.total()) == (Totals(), 2)
     (told,) = [one for one in desk.verdict.failures if one.row in (2, 3) and one.code == "duplicate"]
     assert told.message.startswith(f"is the same bill as line {6 - told.row} of this file (account, direction")
+    assert told.message.endswith("if both are due, submit it with --allow-duplicates --reason TEXT")
     both = desk.submit(path, release="two deliveries", allow_duplicates=True, **then)
     assert (both.released, desk.arrived.total()) == (Totals(1, 1200), 3)
     assert [(one["batch"], one["row"] + one["earlier_row"]) for one in both.allowed_duplicates["list"]] == [(None, 5)]
+    places = f"line {told.row + 1} (line {6 - told.row} of this file)"
+    assert f"duplicates that were allowed: 1 row, 12.00: {places}" in both.notes
 
 
 def test_a_bill_that_waits_in_its_own_batch_is_not_released_beside_it(desk: Desk) -> None:
@@ -202,7 +205,9 @@ def test_a_bill_under_a_payment_id_of_its_own_is_released(desk: Desk) -> None:
     bill = {"paymentId": "P-3", "invoiceNumber": "A-3", "amount": "12.00"}
     path = desk.file("may.csv", SMALL, bill | {"paymentId": "P-4", "amount": "12"}, bill)
     desk.submit(path)
-    assert desk.submit(path, release="repaired", normalize=True).released == Totals(1, 1200)
+    again = desk.submit(path, release="repaired", normalize=True)
+    assert again.released == Totals(1, 1200)
+    assert not any("duplicates" in note for note in again.notes), "nobody has allowed any"
     assert desk.arrived == {"A-1": 1, "A-3": 2}
 
 
