@@ -121,6 +121,17 @@ def test_resume_holds_back_what_would_start_too_late(
     assert (done.exit_code, done.held_back.rows, desk.arrived.total()) == (0 if sent == 3 else 3, 3 - sent, sent)
 
 
+def test_what_is_held_back_is_not_told_to_be_sent_as_well(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file repeats a row that waits beside it: `resume` sends that one alone."""
+    with monkeypatch.context() as patched:
+        stop_before(desk, patched)
+        waits = desk.submit(desk.file("may.csv", ONE, MONTHLY)).batch
+    at_noon(monkeypatch, 4)
+    (note,) = (note for note in desk.submit(desk.file("june.csv", ONE)).notes if "same bills" in note)
+    told = f"wait to be sent: batchpay resume {waits}, of which 1 row, 20.00, is held back there by today's rules"
+    assert note.endswith(told)
+
+
 def test_a_start_date_that_passed_can_be_corrected(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A standing order waited for too long: the note on its corrected row advised `resume`, which held it back.
 
