@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import threading
+from bisect import bisect_right
 from collections import deque
-from itertools import takewhile
 from typing import Any
 
 from batchpay.ledger.contract import SharedRate
@@ -47,8 +47,10 @@ class SharedThrottle(Throttle):
         """`slot`: the one that the calling thread's request has."""
         self._usual_wait_s = LEAVE_S_MAX
         """From a slot to its request's departure, nearly the least of late: a wait that all have does no harm."""
-        self._late: deque[tuple[float, int]] = deque()
-        """Of the last second: when a request left late, and how many did together."""
+        self._late: list[float] = []
+        """When requests left late, of the last second or two."""
+        self._owed: deque[tuple[float, int]] = deque()
+        """Within the last second: how many slots were owed from when on; the most first."""
         self._given_up: deque[float] = deque()
         """Of the last second: when a slot was given up."""
         self._sharers = 1
@@ -129,7 +131,9 @@ class SharedThrottle(Throttle):
         """
         while self._given_up and self._given_up[0] <= now - 1.0:
             self._given_up.popleft()
-        owed = max((together for at, together in self._late if at > now - 1.0), default=0)
+        while self._owed and self._owed[0][0] <= now - 1.0:
+            self._owed.popleft()
+        owed = self._owed[0][1] if self._owed else 0
         while self._slots and len(self._given_up) < owed:
             self._give_up_slot(now)
 
@@ -138,17 +142,23 @@ class SharedThrottle(Throttle):
         wait_s = left_at - self._own.slot
         self._usual_wait_s = min(wait_s, self._usual_wait_s + (wait_s - self._usual_wait_s) * LATE_WEIGHT)
         usual_at = self._own.slot + self._usual_wait_s
-        while self._late and self._late[0][0] <= left_at - 1.0:
-            self._late.popleft()
-        if left_at > usual_at + LATE_SLOT_S:
-            together = sum(1 for _ in takewhile(lambda one: one[0] > usual_at, reversed(self._late)))
-            self._late.append((left_at, together + 1))
+        if left_at <= usual_at + LATE_SLOT_S:
+            return
+        self._late.append(left_at)
+        if self._late[0] <= left_at - 2.0:
+            del self._late[: bisect_right(self._late, left_at - 1.0)]
+        self._owe(left_at, len(self._late) - bisect_right(self._late, usual_at))
+
+    def _owe(self, now: float, slots: int) -> None:
+        while self._owed and (self._owed[-1][1] <= slots or self._owed[-1][0] <= now - 1.0):
+            self._owed.pop()
+        self._owed.append((now, slots))
 
     def _join(self, now: float) -> None:
-        """Count as late what left closer together than the rate within the last second: others have slots in it."""
+        """Owe slots for what left closer together than the rate within the last second: others have slots in it."""
         every_s = WINDOW_MARGIN / self._finder.rate
         bunched = (len(self._left) - at - (now - moment) / every_s for at, moment in enumerate(self._left))
-        self._late.append((now, math.floor(max(bunched, default=0))))
+        self._owe(now, math.floor(max(bunched, default=0)))
 
     def _note(self, moment: float) -> None:
         self._own.slot = moment
