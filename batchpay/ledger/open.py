@@ -32,7 +32,7 @@ _BESIDE = ("-wal", "-shm", "-journal", ".lock", ".new", ".d")
 _SCHEMES = ("postgresql://", "postgres://")
 
 
-def is_postgres(settings: LedgerSettings) -> bool:
+def _is_postgres(settings: LedgerSettings) -> bool:
     """Return whether a database server holds the ledger; raises SettingsNotUsable for any other address."""
     if settings.url.startswith(_SCHEMES):
         return True
@@ -55,13 +55,13 @@ def _postgres() -> ModuleType:
 
 def location(settings: LedgerSettings) -> LedgerPaths:
     """Return where the ledger, its key and its witness are; raises SettingsNotUsable."""
-    found: LedgerPaths = _postgres().location(settings) if is_postgres(settings) else files.location(settings)
+    found: LedgerPaths = _postgres().location(settings) if _is_postgres(settings) else files.location(settings)
     return found
 
 
 def weaknesses(settings: LedgerSettings) -> list[str]:
     """Return what a person should know about where the ledger is, though it can be used; one sentence each."""
-    if is_postgres(settings):
+    if _is_postgres(settings):
         of_database: list[str] = _postgres().weaknesses(settings)
         return of_database
     found = files.weaknesses(location(settings))
@@ -75,7 +75,12 @@ def weaknesses(settings: LedgerSettings) -> list[str]:
 
 def copies_beside(settings: LedgerSettings) -> list[Path]:
     """Find the copies that were left next to the ledger when a later version upgraded it."""
-    return [] if is_postgres(settings) else files.copies_beside(location(settings))
+    return [] if _is_postgres(settings) else files.copies_beside(location(settings))
+
+
+def file_of(settings: LedgerSettings) -> Path | None:
+    """Return the ledger's file; None where a database server holds it: its disk and backups can't be seen here."""
+    return None if _is_postgres(settings) else files.location(settings).ledger
 
 
 def own_files(settings: LedgerSettings) -> dict[Path, str]:
@@ -99,7 +104,7 @@ def open_ledger(settings: LedgerSettings, *, create_as: str | None = None, read_
     `create_as` names who creates one if there is none (for a test gateway on loopback only; never in a database
     server). A ledger opened `read_only` can be read even if it is older than its witness. Raises LedgerNotUsable.
     """
-    if is_postgres(settings):
+    if _is_postgres(settings):
         found: Ledger = _postgres().open_ledger(settings, read_only=read_only)
         return found
     place = files.location(settings)
@@ -128,7 +133,7 @@ def bring_up_to_date(settings: LedgerSettings) -> None:
     Opening for writing does the same; opening only for reading refuses an older ledger. In a database server only the
     owner of the tables can do it, and no backup is made. Raises LedgerNotUsable.
     """
-    if is_postgres(settings):
+    if _is_postgres(settings):
         _postgres().bring_up_to_date(settings)
         return
     from batchpay.ledger.sqlite import opening
@@ -145,7 +150,7 @@ def create_ledger(
     next to the key, it takes a person's reason, `beside_another`; else it raises LedgerBesideAnother before it has
     written anything. `owner_url` is a login of the same database that may create its tables. Raises LedgerNotUsable.
     """
-    if is_postgres(settings):
+    if _is_postgres(settings):
         made: LedgerPaths = _postgres().create_ledger(settings, who, beside_another, owner_url)
         return made
     if owner_url is not None:
@@ -162,13 +167,13 @@ def move(settings: LedgerSettings, to: str, who: str, why: str, *, owner_url: st
     interrupted is completed by the next one. `owner_url` is a login that may create the tables. Raises WrongUse,
     BatchHeld, LedgerNotUsable.
     """
-    if is_postgres(settings):
+    if _is_postgres(settings):
         raise WrongUse("a ledger in a database server is moved by the database's own means; ledger.url names no file")
     from batchpay.ledger.sqlite import opening
 
     place = files.location(settings)
     target = replace(settings, url=to, key_file=str(place.key))
-    if not is_postgres(target):
+    if not _is_postgres(target):
         raise WrongUse("a ledger moves to a PostgreSQL database: --to postgresql://…")
     arriving, paths = _postgres(), location(target)
 
@@ -188,7 +193,7 @@ def schema_text() -> str:
 
 def join(settings: LedgerSettings, who: str, why: str) -> LedgerPaths:
     """Let this machine work with a ledger in a database server that it has never worked with; raises WrongUse."""
-    if not is_postgres(settings):
+    if not _is_postgres(settings):
         raise WrongUse("only a ledger in a database server is joined; a file belongs to one machine")
     joined: LedgerPaths = _postgres().join(settings, who, why)
     return joined
@@ -199,7 +204,7 @@ def accept_witness(settings: LedgerSettings, who: str, why: str) -> AcceptedWitn
 
     From then on nothing new is registered until `settle_lost_window`.
     """
-    if is_postgres(settings):
+    if _is_postgres(settings):
         accepted: AcceptedWitness = _postgres().accept_witness(settings, who, why)
         return accepted
     from batchpay.ledger.sqlite import opening
@@ -212,7 +217,7 @@ def accept_machine(settings: LedgerSettings, who: str, why: str) -> None:
 
     Raises WrongUse if it was not, LedgerBehind if something is known to be lost.
     """
-    if is_postgres(settings):
+    if _is_postgres(settings):
         _postgres().accept_machine(settings, who, why)
         return
     from batchpay.ledger.sqlite import opening
@@ -222,7 +227,7 @@ def accept_machine(settings: LedgerSettings, who: str, why: str) -> None:
 
 def settle_lost_window(settings: LedgerSettings, who: str, why: str) -> None:
     """Record a person's word that what a restored ledger lost is known; raises WrongUse if nothing is open."""
-    if is_postgres(settings):
+    if _is_postgres(settings):
         _postgres().settle_lost_window(settings, who, why)
         return
     from batchpay.ledger.sqlite import opening

@@ -14,7 +14,7 @@ from batchpay.errors import BatchpayError
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.hosts import HostRun
-from batchpay.ledger.open import is_postgres, location, open_ledger, weaknesses
+from batchpay.ledger.open import file_of, location, open_ledger, weaknesses
 from batchpay.ledger.records import BACKED_UP, BatchSummary
 from batchpay.operations import health as checks
 from batchpay.operations.health import Finding
@@ -61,7 +61,7 @@ def health(settings: Settings, limits: Limits, now: datetime) -> Health:
         findings += _ledger_findings(settings, limits, now)
         last = read_last_call(last_call_path(paths.ledger))
         findings.append(checks.last_call(last, limits.expect_every, now))
-        findings.append(checks.disk(None if is_postgres(settings.ledger) else paths.ledger, paths.witness))
+        findings.append(checks.disk(file_of(settings.ledger), paths.witness))
     except BatchpayError as error:
         findings.append(Finding("ledger", str(error), error.exit_code))
     if limits.inbox is not None:
@@ -108,7 +108,7 @@ def _ledger_findings(settings: Settings, limits: Limits, now: datetime) -> list[
             *([checks.silent_machines(silent, now)] if (silent := _silent(ledger, batches, now)) else []),
             *([checks.set_aside(answered)] if (answered := _set_aside(ledger, batches)) else []),
             checks.backup_of_database(limits.backup_every)
-            if is_postgres(settings.ledger)
+            if file_of(settings.ledger) is None
             else checks.backup(last_backup.at if last_backup else None, limits.backup_every, now),
             *_retention_findings(ledger, settings.retention.details_days, now),
         ]
