@@ -43,7 +43,7 @@ class Machine:
         self.trouble, self.chance = trouble, random.Random(seed)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._number = itertools.count()
-        self._to_commit: deque[tuple[float, Callable[[], None]]] = deque()
+        self._to_commit: deque[Callable[[], None]] = deque()
         self._is_committing = False
         self._stalls_at = self._next_stall()
 
@@ -62,7 +62,7 @@ class Machine:
     def commit(self, done: Callable[[], None]) -> None:
         """Write to the ledger, when it is free."""
         if self._is_committing:
-            self._to_commit.append((self.now, done))
+            self._to_commit.append(done)
             return
         self._is_committing = True
         takes_s = COMMIT_S
@@ -74,7 +74,7 @@ class Machine:
             self._is_committing = False
             done()
             if self._to_commit:
-                self.commit(self._to_commit.popleft()[1])
+                self.commit(self._to_commit.popleft())
 
         self.after(takes_s, end)
 
