@@ -31,6 +31,30 @@ LOOK_S_MOST = 1.0
 to request was not noticed by the others, and did not notice them."""
 
 
+class _Most:
+    """The most of the numbers that were noted within the last second."""
+
+    def __init__(self) -> None:
+        self._kept: deque[tuple[float, int]] = deque()
+
+    @property
+    def number(self) -> int:
+        """The most, 0 if there is none; `forget` first where time has passed since the last one."""
+        return self._kept[0][1] if self._kept else 0
+
+    def add(self, at: float, number: int) -> None:
+        """Note a number; a smaller one before it no longer matters."""
+        while self._kept and self._kept[-1][1] <= number:
+            self._kept.pop()
+        self._kept.append((at, number))
+        self.forget(at)
+
+    def forget(self, now: float) -> None:
+        """Forget what is a second old."""
+        while self._kept and self._kept[0][0] <= now - 1.0:
+            self._kept.popleft()
+
+
 class SharedThrottle(Throttle):
     """See Throttle; while others send too, each request needs a leased slot as well."""
 
@@ -41,16 +65,16 @@ class SharedThrottle(Throttle):
         self._slots: deque[float] = deque()
         self._taken: deque[float] = deque()
         """Slots of the last second that were used."""
-        self._most: deque[tuple[float, int]] = deque()
-        """Within the last second: the last slot of a second, and how many slots that second had; the most first."""
+        self._most = _Most()
+        """By slots that were used: how many slots the second had that ended with each."""
         self._own = threading.local()
         """`slot`: the one that the calling thread's request has."""
         self._usual_wait_s = LEAVE_S_MAX
         """From a slot to its request's departure, nearly the least of late: a wait that all have does no harm."""
         self._late: list[float] = []
         """When requests left late, of the last second or two."""
-        self._owed: deque[tuple[float, int]] = deque()
-        """Within the last second: how many slots were owed from when on; the most first."""
+        self._owed = _Most()
+        """By departures: how many slots are owed for the requests that left late together."""
         self._given_up: deque[float] = deque()
         """Of the last second: when a slot was given up."""
         self._sharers = 1
@@ -131,10 +155,8 @@ class SharedThrottle(Throttle):
         """
         while self._given_up and self._given_up[0] <= now - 1.0:
             self._given_up.popleft()
-        while self._owed and self._owed[0][0] <= now - 1.0:
-            self._owed.popleft()
-        owed = self._owed[0][1] if self._owed else 0
-        while self._slots and len(self._given_up) < owed:
+        self._owed.forget(now)
+        while self._slots and len(self._given_up) < self._owed.number:
             self._give_up_slot(now)
 
     def _note_departure(self, planned_at: float, left_at: float) -> None:
@@ -147,36 +169,27 @@ class SharedThrottle(Throttle):
         self._late.append(left_at)
         if self._late[0] <= left_at - 2.0:
             del self._late[: bisect_right(self._late, left_at - 1.0)]
-        self._owe(left_at, len(self._late) - bisect_right(self._late, usual_at))
-
-    def _owe(self, now: float, slots: int) -> None:
-        while self._owed and (self._owed[-1][1] <= slots or self._owed[-1][0] <= now - 1.0):
-            self._owed.pop()
-        self._owed.append((now, slots))
+        self._owed.add(left_at, len(self._late) - bisect_right(self._late, usual_at))
 
     def _join(self, now: float) -> None:
         """Owe slots for what left closer together than the rate within the last second: others have slots in it."""
         every_s = WINDOW_MARGIN / self._finder.rate
         bunched = (len(self._left) - at - (now - moment) / every_s for at, moment in enumerate(self._left))
-        self._owe(now, math.floor(max(bunched, default=0)))
+        self._owed.add(now, math.floor(max(bunched, default=0)))
 
     def _note(self, moment: float) -> None:
         self._own.slot = moment
         self._taken.append(moment)
         while self._taken[0] <= moment - 1.0:
             self._taken.popleft()
-        while self._most and self._most[-1][1] <= len(self._taken):
-            self._most.pop()
-        self._most.append((moment, len(self._taken)))
-        while self._most[0][0] <= moment - 1.0:
-            self._most.popleft()
+        self._most.add(moment, len(self._taken))
 
     def _may_leave_at(self) -> float:
         """See Throttle. No more leave in any second than had their slots in one.
 
         Runs that write to one ledger wait for each other: what a commit held up would come on top of what others send.
         """
-        at, (_, most) = super()._may_leave_at(), self._most[0]
+        at, most = super()._may_leave_at(), self._most.number
         return max(at, self._left[-most] + 1.0) if self._sharers > 1 and most <= len(self._left) else at
 
     def _go_alone(self, shared: int, now: float) -> None:
