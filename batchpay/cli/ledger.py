@@ -207,7 +207,7 @@ def backup(context: Context, target: Path, keep: int | None) -> int:
     return 0
 
 
-@ledger.command("move-gateway", short_help="Let batches follow a gateway to its new address.")
+@ledger.command("move-gateway", short_help="Let batches follow a gateway to a new address or API ID.")
 @click.argument("old")
 @click.argument("new")
 @option("--reason", metavar="TEXT", help="How you know it is the same gateway; it is recorded.")
@@ -216,7 +216,8 @@ def move_gateway(context: Context, old: str, new: str, reason: str | None) -> in
     """Send the batches intended for the gateway at OLD to NEW, within the environment of the settings.
 
     Only if the same gateway has a new address. Payments are recognized whatever the address; this is for rows waiting
-    to be sent. A gateway on this machine never moves elsewhere.
+    to be sent. A gateway on this machine never moves elsewhere. If it has given your company a new API ID, give its
+    address twice: the batches begun under another gateway.api_id go on under that of the settings.
 
     Example: batchpay ledger move-gateway https://old.example.com https://pay.example.com --reason "their letter of May"
     """

@@ -258,16 +258,27 @@ class Ledger(Protocol):
         """
 
     def start(
-        self, batch: str, who: str, why: str | None = None, *, helps: bool = False, results: str | None = None
+        self,
+        batch: str,
+        who: str,
+        why: str | None = None,
+        *,
+        helps: bool = False,
+        results: str | None = None,
+        api_id: str | None = None,
     ) -> Run:
         """Begin a run on a held batch: merge the spill file, mark rows that dead runs left in `sending` in doubt.
 
         `why` is recorded if a person had to say it. One that `helps` claims rows only after the run that leads the
-        batch has shared it; raises WrongUse if a ledger belongs to one machine. `results` is where it will write them.
+        batch has shared it; raises WrongUse if a ledger belongs to one machine. `results` is where it will write them,
+        `api_id` says from which account at the gateway it pays.
         """
 
     def results_of_runs(self, batch: str) -> set[str]:
         """Return where the runs of a batch were to write their results."""
+
+    def pays_from_another_account(self, batch: str, api_id: str) -> bool:
+        """Return whether a batch's latest run, or a person who moved its gateway since, named another `api_id`."""
 
     def at_work(self, environment: Environment) -> list[BatchSummary]:
         """Return an environment's batches that runs are working on, if several machines can."""
@@ -358,8 +369,11 @@ class Ledger(Protocol):
     def lost_window(self) -> LostWindow | None:
         """Return what a restored ledger may not know, until a person has settled it: nothing new is registered then."""
 
-    def move_gateway(self, batches: Sequence[str], origin: str, who: str, why: str) -> None:
-        """Reassign batches to another address of their gateway, one event each; requires a person and a reason."""
+    def move_gateway(self, batches: Sequence[str], origin: str, api_id: str, who: str, why: str) -> None:
+        """Reassign batches to another address of their gateway, one event each; requires a person and a reason.
+
+        They are paid from the account of `api_id` from then on, or from the same as before where it is empty.
+        """
 
     def check(self) -> list[str]:
         """Check the whole ledger: return what is wrong with it, one line each; empty if nothing is."""

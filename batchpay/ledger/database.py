@@ -28,8 +28,7 @@ class Statements(Protocol):
     LAST_PROGRESS_OF_BATCH: str
     PURGED_AT: str
     PLANS_USED: str
-    LET_THROUGH: str
-    RUNS_STARTED: str
+    EVENTS_OF_KINDS: str
     BATCHES: str
     BATCHES_OF_DIGEST: str
     LATEST_BATCH: str

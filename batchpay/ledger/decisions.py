@@ -1,4 +1,4 @@
-"""What named persons decide: rows in doubt are settled, and batches follow a gateway to its new address."""
+"""What named persons decide: rows in doubt are settled, and batches follow a gateway to its new address or API ID."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from batchpay.errors import LedgerDamaged, WrongUse
 from batchpay.ledger.database import Store
 from batchpay.ledger.encoding import now_ms
+from batchpay.ledger.event_chain import account_noted
 from batchpay.ledger.mover import Mover
 from batchpay.ledger.records import RESTORED_REASON, SETTLED_BY, Decision
 from batchpay.ledger.states import IN_DOUBT, PENDING, SENDING, STATE_CODES, IllegalMove
@@ -68,13 +69,14 @@ def doubt(mover: Mover) -> int:
     return marked_in_doubt
 
 
-def move_gateway(store: Store, batches: Sequence[str], origin: str, who: str, why: str) -> None:
+def move_gateway(store: Store, batches: Sequence[str], origin: str, api_id: str, who: str, why: str) -> None:
     """See contract.Ledger."""
     require_named("a gateway is moved", who, why)
+    account = account_noted(store.keys, api_id)
     with store.transaction() as transaction:
         for name in batches:
             found = transaction.one(transaction.statements.ORIGIN_OF_BATCH, (name,))
             if not found:
                 raise WrongUse(f"there is no batch {name}")
             transaction.execute(transaction.statements.MOVE_BATCH, (origin, found[0]))
-            transaction.event("gateway moved", found[0], who, why, {"from": found[1], "to": origin})
+            transaction.event("gateway moved", found[0], who, why, {"from": found[1], "to": origin, **account})

@@ -22,6 +22,7 @@ FIRST_MAC = bytes(32)
 _ORIGIN, _ABOUT_BEFORE_VERSION_3 = 1, 6
 """The origin's position in what an event says about its batch, and how many values events had for it at first."""
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_ACCOUNT = "account"
 _CODES_BY_WORD = {state.value: code for state, code in STATE_CODES.items()}
 
 
@@ -35,15 +36,29 @@ def event_mac(keys: Keys, before: bytes, event: Iterable[Any]) -> bytes:
     return keys.mac("event", before, _TO_JSON(list(event)).encode())
 
 
-def results_noted(path: str | None) -> dict[str, Any]:
-    """Return what a run's start says of where its results go; JSON again, for a path that is not UTF-8."""
-    return {} if path is None else {"results": json.dumps(path)}
+def noted_at_start(keys: Keys, results: str | None, api_id: str | None) -> dict[str, Any]:
+    """Return what a run's start notes: where its results go (JSON again, for a path that is not UTF-8), its account."""
+    noted = {} if results is None else {"results": json.dumps(results)}
+    return noted | account_noted(keys, api_id)
 
 
 def results_of(detail: str) -> set[str]:
     """Return where a run's results were to go, by its start's detail."""
     noted = json.loads(detail).get("results")
     return set() if noted is None else {json.loads(noted)}
+
+
+def account_noted(keys: Keys, api_id: str | None) -> dict[str, str]:
+    """Return what an event notes of the account at the gateway: a keyed digest of its API ID, if one is given."""
+    return (
+        {_ACCOUNT: keys.mac("gateway account", api_id.encode("utf-8", "surrogateescape"))[:8].hex()} if api_id else {}
+    )
+
+
+def account_changed(details: Iterable[str], noted: dict[str, str]) -> bool:
+    """Return whether the last of these events that notes an account notes another one."""
+    known = [found for detail in details if (found := json.loads(detail).get(_ACCOUNT))]
+    return bool(known and noted) and known[-1] != noted[_ACCOUNT]
 
 
 def write_ranges(rows: Iterable[int]) -> str:

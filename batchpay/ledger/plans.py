@@ -42,4 +42,6 @@ def _batch_of(plan: str, used: Iterable[tuple[str, str]]) -> str | None:
 def approvers(store: Store, batch: int) -> int:
     """See contract.Ledger."""
     with store.reading() as view:
-        return approvers_of(view.execute(store.statements.LET_THROUGH, (batch, "registered", "released", PLAN_USED)))
+        return approvers_of(
+            view.execute(store.statements.EVENTS_OF_KINDS, (batch, "registered", "released", PLAN_USED))
+        )

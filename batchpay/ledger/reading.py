@@ -12,7 +12,7 @@ from typing import Any
 from batchpay.errors import LedgerDamaged, WrongUse
 from batchpay.ledger.database import Store, View
 from batchpay.ledger.encoding import DIRECTIONS, maybe_datetime, to_datetime
-from batchpay.ledger.event_chain import results_of
+from batchpay.ledger.event_chain import account_changed, account_noted, results_of
 from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.records import BatchSummary, Event, LedgerRow, PayeeFacts, RejectedRow, RowColumns
 from batchpay.ledger.states import STATES
@@ -215,8 +215,15 @@ def events(store: Store, batch: str | None) -> Iterator[Event]:
 def results_of_runs(store: Store, batch: int) -> set[str]:
     """See contract.Ledger."""
     with store.reading() as view:
-        started = view.execute(store.statements.RUNS_STARTED, (batch,))
-        return {path for (detail,) in started for path in results_of(detail)}
+        started = view.execute(store.statements.EVENTS_OF_KINDS, (batch, *3 * ["started"]))
+        return {path for _, detail in started for path in results_of(detail)}
+
+
+def pays_from_another_account(store: Store, batch: int, api_id: str) -> bool:
+    """See contract.Ledger."""
+    with store.reading() as view:
+        found = view.execute(store.statements.EVENTS_OF_KINDS, (batch, "started", "gateway moved", "gateway moved"))
+        return account_changed((detail for _, detail in found), account_noted(store.keys, api_id))
 
 
 def latest_event(store: Store, kind: str) -> Event | None:

@@ -148,6 +148,9 @@ class StoredLedger(ABC, Generic[_Store]):
     def results_of_runs(self, batch: str) -> set[str]:
         return reading.results_of_runs(self.store, self._batch(batch))
 
+    def pays_from_another_account(self, batch: str, api_id: str) -> bool:
+        return reading.pays_from_another_account(self.store, self._batch(batch), api_id)
+
     def latest_event(self, kind: str) -> Event | None:
         return reading.latest_event(self.store, kind)
 
@@ -168,8 +171,8 @@ class StoredLedger(ABC, Generic[_Store]):
         with self.store.reading() as view:
             return open_lost_window(view, self.store.statements)
 
-    def move_gateway(self, batches: Sequence[str], origin: str, who: str, why: str) -> None:
-        decisions.move_gateway(self.store, batches, origin, who, why)
+    def move_gateway(self, batches: Sequence[str], origin: str, api_id: str, who: str, why: str) -> None:
+        decisions.move_gateway(self.store, batches, origin, api_id, who, why)
 
     def note_backup(self, who: str, name: str) -> None:
         with self.store.transaction() as transaction:

@@ -182,8 +182,8 @@ def dry_run(
             raise checked.accounts.problem
         refuse_release_of_nothing(checked, decisions)
         preview = _preview(ledger, request, checked, settings, decisions)
-        if preview.known is not None and settings.gateway.base_url:  # checking a file needs no gateway
-            refuse_other_gateway(preview.known, settings)
+        if ledger is not None and preview.known is not None and settings.gateway.base_url:  # a check needs no gateway
+            refuse_other_gateway(ledger, preview.known, settings)
         releases = decisions.release and checked.releasable.rows > 0
         if ledger is not None and must_check_elsewhere(preview.known, decisions, releases=releases):
             refuse_paid_elsewhere(ledger, results, environment_of(settings.gateway))

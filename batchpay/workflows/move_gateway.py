@@ -1,4 +1,4 @@
-"""Which gateway a batch is for, and a gateway whose address changed.
+"""Which gateway and which account there a batch is for, and a gateway whose address or API ID changed.
 
 Its batches follow it if a named person says so and why.
 """
@@ -13,21 +13,23 @@ from batchpay.errors import SettingsNotUsable, WrongUse
 from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
-from batchpay.payment import Actor
+from batchpay.payment import Actor, State
 from batchpay.settings import Settings
 
 if TYPE_CHECKING:
     from batchpay.ledger.records import BatchSummary
 
+_PAID_OR_MAY_BE = (State.SENDING, State.ACCEPTED, State.DECLINED, State.IN_DOUBT)
+
 
 def move_gateway(old: str, new: str, reason: str, settings: Settings, actor: Actor) -> list[str]:
     """Reassign the batches of one environment that were meant for `old` to `new`; return their names.
 
-    Raises WrongUse if the two can't be one gateway or no batch is meant for `old`, BatchHeld while one is being sent.
+    With one address given twice, what is left of those begun under another API ID follows to that of the settings.
+    Raises WrongUse if the two can't be one gateway or there is no such batch, BatchHeld while one is being sent.
     """
     before, after = check_origin(old, "OLD"), check_origin(new, "NEW")
-    if before == after:
-        raise WrongUse(f"{before} is the same address; nothing was changed")
+    new_api_id = settings.gateway.api_id if before == after else ""
     if before.is_loopback is not after.is_loopback:
         raise WrongUse("a gateway on this machine is for rehearsals: batches never move from it or to it")
     environment = environment_of(replace(settings.gateway, base_url=old))
@@ -35,17 +37,25 @@ def move_gateway(old: str, new: str, reason: str, settings: Settings, actor: Act
         moved = [
             batch for batch in ledger.batches() if batch.environment is environment and _is_for(batch, str(before))
         ]
+        if before == after:
+            moved = [batch for batch in moved if _is_of_another_account(ledger, batch, settings)]
+            if not moved:
+                raise WrongUse(f"{before} is the same address, and no batch waits under another gateway.api_id")
         if not moved:
             raise WrongUse(f"no batch of the {environment} environment is intended for {before}; nothing was changed")
         for digest in {batch.digest for batch in moved}:
             holds.enter_context(ledger.lock(digest))
         names = [batch.batch for batch in moved]
-        ledger.move_gateway(names, str(after), str(actor), reason)
+        ledger.move_gateway(names, str(after), new_api_id, str(actor), reason)
         return names
 
 
-def refuse_other_gateway(batch: BatchSummary, settings: Settings) -> None:
-    """Refuse a batch of the other environment, or of a gateway other than the one in the settings."""
+def refuse_other_gateway(ledger: Ledger, batch: BatchSummary, settings: Settings, *, helps: bool = False) -> None:
+    """Refuse a batch of the other environment, of another gateway, or of another account there than in the settings.
+
+    Until the gateway has paid or declined a row of it, the account may still be corrected: one that the gateway does
+    not know pays nothing. A run that `helps` another one pays from the account of that one.
+    """
     environment = environment_of(settings.gateway)
     if batch.environment is not environment:
         raise SettingsNotUsable(
@@ -57,6 +67,13 @@ def refuse_other_gateway(batch: BatchSummary, settings: Settings) -> None:
         raise SettingsNotUsable(
             f"batch {batch.batch} is intended for the gateway {known}, the settings name {named}; if it is the same "
             f'gateway at a new address: batchpay ledger move-gateway {known} {named} --reason "…"'
+        )
+    began = helps or any(batch.by_state[state].rows for state in _PAID_OR_MAY_BE)
+    if began and _is_of_another_account(ledger, batch, settings):
+        raise SettingsNotUsable(
+            f"batch {batch.batch} was begun under another gateway.api_id than the settings name: its other payments "
+            "would be made from another account; use the settings of the company that pays it. If that company's API "
+            f'ID is a new one: batchpay ledger move-gateway {known} {known} --reason "…"'
         )
 
 
@@ -75,6 +92,12 @@ def note_on_address(ledger: Ledger | None, settings: Settings) -> list[str]:
         f'has moved: batchpay ledger move-gateway {check_origin(known[-1])} {named} --reason "…"; '
         "if it is a test gateway: gateway.environment"
     ]
+
+
+def _is_of_another_account(ledger: Ledger, batch: BatchSummary, settings: Settings) -> bool:
+    """Return whether what is left of a batch was begun under another API ID than the settings name."""
+    pending = batch.by_state[State.PENDING].rows
+    return pending > 0 and ledger.pays_from_another_account(batch.batch, settings.gateway.api_id)
 
 
 def _is_for(batch: BatchSummary, origin: str) -> bool:

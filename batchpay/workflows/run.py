@@ -122,14 +122,15 @@ def run_batch(
     in the returned batch's `stopped`, so that the results are written anyway; so is what kept them from being written.
     Raises LedgerNotUsable only if nothing was sent, and WaitingForPerson before anything.
     """
-    refuse_other_gateway(batch, settings)
+    refuse_other_gateway(ledger, batch, settings, helps=request.helps)
     _refuse_a_ledger_brought_back(ledger, batch, request.results)
     _require_approval(ledger, batch, settings, request)
     stop, sending = request.stop, False
     ahead_days = _clock_ahead_days(ledger, settings, progress)
     with request.owner.running(stop):
         results = None if request.results is None else str(request.results.absolute())
-        run = ledger.start(batch.batch, str(actor), request.why, helps=request.helps, results=results)
+        api_id = settings.gateway.api_id
+        run = ledger.start(batch.batch, str(actor), request.why, helps=request.helps, results=results, api_id=api_id)
         _tell_start(batch, run, progress)
         held_back, found = HeldBack(), None
         midnight = Midnight(request.day if settings.policy.refuses_past_start else None)

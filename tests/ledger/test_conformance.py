@@ -464,14 +464,14 @@ def test_a_gateway_is_moved_by_a_named_person_with_a_reason(ledger: Ledger) -> N
     name = register(ledger, columns(ledger, [1]))
     for who, why in (("", "new address"), ("ben", " ")):
         with pytest.raises(WrongUse, match="named person"):
-            ledger.move_gateway([name], "https://elsewhere.example", who, why)
+            ledger.move_gateway([name], "https://elsewhere.example", "", who, why)
     assert ledger.find(name).origin == "http://127.0.0.1:9"
-    ledger.move_gateway([name], "https://new.example", "ben", "new address")
+    ledger.move_gateway([name], "https://new.example", "", "ben", "new address")
     (moved,) = (event for event in ledger.events() if event.kind == "gateway moved")
     assert (ledger.find(name).origin, moved.who, moved.why) == ("https://new.example", "ben", "new address")
     assert json.loads(moved.detail) == {"from": "http://127.0.0.1:9", "to": "https://new.example"}
     with pytest.raises(WrongUse, match="there is no batch"):
-        ledger.move_gateway([name, "0000"], "https://elsewhere.example", "ben", "new address")
+        ledger.move_gateway([name, "0000"], "https://elsewhere.example", "", "ben", "new address")
     assert ledger.find(name).origin == "https://new.example", "all or none"
 
 

@@ -62,6 +62,25 @@ def test_where_results_of_runs_went_is_known_by_batch(ledger_factory: LedgerFact
     assert ledger.check() == []
 
 
+def test_the_account_that_a_batch_is_paid_from_is_the_last_one_named_for_it(ledger_factory: LedgerFactory) -> None:
+    """By its runs, or by whoever moved its gateway; never written in clear, and unknown of runs of earlier versions."""
+    ledger = ledger_factory.create()
+    first, other = register(ledger, columns(ledger, [1])), register(ledger, columns(ledger, [1, 2]), again="owed")
+    told = []
+    for name, api_id in ((first, None), (first, "acme"), (other, "beta"), (first, None), (first, "caf\udce9")):
+        with ledger.lock(ledger.find(name).digest):
+            ledger.start(name, "ben", api_id=api_id).finish("stopped")
+        told.append([ledger.pays_from_another_account(first, one) for one in ("acme", "caf\udce9")])
+    assert told == [[False, False], [False, True], [False, True], [False, True], [True, False]]
+    ledger.move_gateway([first, other], "https://new.example", "", "ben", "new address")
+    assert ledger.pays_from_another_account(first, "acme")
+    ledger.move_gateway([first], "https://new.example", "acme", "ben", "a new API ID")
+    assert not ledger.pays_from_another_account(first, "acme")
+    assert not ledger.pays_from_another_account(first, ""), "no account is named"
+    assert "acme" not in "".join(event.detail for event in ledger.events())
+    assert ledger.check() == []
+
+
 @pytest.mark.parametrize(
     ("state", "counts"),
     [

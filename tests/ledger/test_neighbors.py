@@ -134,7 +134,7 @@ def test_a_gateway_that_moves_makes_no_batch_young(ledger: Ledger, monkeypatch: 
     (before,) = ledger.old_batches(SOON)
     monkeypatch.setattr("batchpay.ledger.sqlite.store.now_ms", lambda: int(SOON.timestamp() * 1000) - 1)
     with ledger.lock(ledger.find(name).digest):
-        ledger.move_gateway([name], "http://127.0.0.1:10", "ada", "their letter of May")
+        ledger.move_gateway([name], "http://127.0.0.1:10", "", "ada", "their letter of May")
     assert [event.at for event in ledger.events(name)][-1] > before.last_event_at
     assert ledger.old_batches(SOON) == [before]
     assert before.last_event_at == done[-1].at

@@ -251,7 +251,9 @@ def test_commands_that_were_under_way_do_not_hide_that_files_were_put_back(offic
         lambda ledger, batch, number: ledger.use_plan(
             batch, "ann", SignOff(f"p{number}", "5EA15EA15EA1", "ann", (), Totals(), Totals())
         ),
-        lambda ledger, batch, number: ledger.move_gateway([batch], f"https://{number}.example", "ann", "their letter"),
+        lambda ledger, batch, number: ledger.move_gateway(
+            [batch], f"https://{number}.example", "", "ann", "their letter"
+        ),
         lambda ledger, batch, number: ledger.note_person("ann", f"added {number}"),
     ],
     ids=["plan", "address", "person"],

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.model.actions import chosen, options_of, prepare
 from tests.model.business import Row
-from tests.model.command import Call, Done, run_here
+from tests.model.command import Call, Done, key_of, run_here
 from tests.model.files import write_file
 from tests.model.world import Command, File, Violation, World
 
@@ -92,7 +92,7 @@ def _send_twice(world: World, file: File, options: list[str], forbidden: str, wo
 
 def _run(world: World, person: str, *arguments: str) -> dict[str, object]:
     call = world.call(*arguments)
-    environment = {**call.environment, "BATCHPAY_API_ID": "look"}
+    environment = {**call.environment, "BATCHPAY_API_KEY": key_of("look")}
     done = run_here(Call(call.arguments, call.folder, environment, person=person))
     world.story.append(f"[{world.hours:.0f} h] {person}: batchpay {' '.join(arguments)} -> {done.code}")
     if done.code in (1, 120):

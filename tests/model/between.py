@@ -172,6 +172,22 @@ def gateway_moved(world: World, a: int, b: int, c: int) -> None:
     world.run("ledger", "move-gateway", _ELSEWHERE, here, "--reason", "it was a mistake")
 
 
+def other_company(world: World, a: int, b: int, c: int) -> None:
+    """A batch of which something is paid goes on under the settings of another company, in the same ledger."""
+    if _is_stopped(world):
+        return
+    file = _new_file(world, a, b)
+    send(world, file, ["--limit", "1"])
+    batch = world.known_batch(file.rows, live=world.live)
+    if batch is None or not {"accepted", "declined", "in_doubt"}.intersection(batch.states.values()):
+        return
+    call, command = _continuing(world, file, resumes=c % 2 == 0)
+    command.forbidden = command.forbidden or "its account is another company's"
+    command.disturbed = True
+    environment = {**call.environment, "BATCHPAY_API_ID": "neighbor"}
+    world.end(command, run_here(Call(call.arguments, call.folder, environment)))
+
+
 def other_environment_first(world: World, a: int, b: int, c: int) -> None:
     """Two calls begin together, one of them with a mistyped environment: it is not paid in both."""
     if _is_stopped(world) or any(one.live == world.live for one in world.batches.values()):

@@ -66,4 +66,5 @@ ACTIONS: dict[str, Weighed] = {
     "old_papers": Weighed(between.old_papers, 2),
     "between_restores": Weighed(between.between_restores, 1),
     "twice_in_file": Weighed(actions.twice_in_file, 1),
+    "other_company": Weighed(between.other_company, 1),
 }

@@ -26,6 +26,17 @@ from tests.model import clock
 
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE)
 _WAIT_S = 60
+_KEY = "key-of-"
+
+
+def key_of(command: str) -> str:
+    """Return the API key that a command's requests carry: by it the gateway knows which one they come from."""
+    return _KEY + command
+
+
+def command_of(key: str) -> str:
+    """Return the name of the command whose requests carry an API key."""
+    return key.removeprefix(_KEY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +50,11 @@ class Call:
     """Where standard output goes, if it is not an ordinary file (/dev/full)."""
     person: str = "ada"
     """The account that runs it, as the operating system names it."""
+
+    @property
+    def name(self) -> str:
+        """The name of the command."""
+        return command_of(self.environment["BATCHPAY_API_KEY"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +140,7 @@ def _main(call: Call) -> int:
 
 
 def _streams(call: Call) -> tuple[str, str]:
-    name = call.environment["BATCHPAY_API_ID"].split("\r")[0]
-    return f"{call.environment['HOME']}/{name}.out", f"{call.environment['HOME']}/{name}.err"
+    return f"{call.environment['HOME']}/{call.name}.out", f"{call.environment['HOME']}/{call.name}.err"
 
 
 def _read(call: Call, code: int) -> Done:

@@ -254,7 +254,7 @@ def odd_api_id(world: World, a: int, b: int, c: int) -> None:
         return
     call, command = prepare(world, file, [], forbidden="its API id is two headers")
     command.disturbed = True
-    smuggled = {**call.environment, "BATCHPAY_API_ID": f"{command.name}\r\nX-Smuggled: 1"}
+    smuggled = {**call.environment, "BATCHPAY_API_ID": "office\r\nX-Smuggled: 1"}
     world.end(command, run_here(Call(call.arguments, call.folder, smuggled)))
 
 

@@ -1,7 +1,7 @@
 """A gateway in a thread that counts what arrived, by command and by payment, and answers as instructed.
 
 It listens on two ports: the live gateway and its sandbox. A payment is recorded whole before it is answered. The
-command is known by the API id in the header (each command of a walk has its own), the economic payment by the
+command is known by the API key in the header (each command of a walk has its own), the economic payment by the
 billingInternalId, which no change of a file touches.
 """
 
@@ -13,6 +13,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from tests.model.command import command_of
 
 _ACCOUNT = {
     "status": "success",
@@ -142,7 +144,7 @@ class Gateway:
         return True
 
     def _note(self, payment: dict[str, Any], headers: dict[str, str], answer: str, live: bool, reference: str) -> None:
-        command = headers.get("service-api-id", "")
+        command = command_of(headers.get("service-api-key", ""))
         number = int(payment["billing"]["billingInternalId"].removeprefix("E"))
         invoice, amount = str(payment.get("invoiceNumber")), str(payment["amount"])
         arrival = Arrival(command, number, invoice, amount, live, answer, reference)

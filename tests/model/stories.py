@@ -66,6 +66,7 @@ IN_BETWEEN: dict[str, int] = {
     "old_papers": 5,
     "between_restores": 2,
     "twice_in_file": 2,
+    "other_company submit?": 2,
 }
 """Those in which what was looked at is not what is acted on: a restore, a payment, a decision, another address, another
 reading of the same file.

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.model import clock, invariants
 from tests.model.business import Batch, Row
-from tests.model.command import Call, Done, Forks, run_here
+from tests.model.command import Call, Done, Forks, key_of, run_here
 from tests.model.files import write_file
 from tests.model.gateway import Gateway
 from tests.model.ledgers import Ledger, LedgerDatabase, LedgerFile
@@ -144,15 +144,15 @@ class World:
     # Commands
 
     def call(self, *arguments: str, live: bool | None = None, home: Path | None = None, **environment: str) -> Call:
-        """Put a call together; every command has an API id of its own."""
+        """Put a call together; every command has an API key of its own."""
         live = self.live if live is None else live
         base = {
             "PATH": "/usr/bin:/bin",
             "HOME": str(home or self.home),
             "LANG": "C.UTF-8",
             "BATCHPAY_BASE_URL": self.gateway.origin(live=live),
-            "BATCHPAY_API_ID": f"c{len(self.commands) + 1}",
-            "BATCHPAY_API_KEY": "sandbox-key",
+            "BATCHPAY_API_ID": "office",
+            "BATCHPAY_API_KEY": key_of(f"c{len(self.commands) + 1}"),
             "BATCHPAY_RATE": "5000",
             "BATCHPAY_WORKERS": "1",
             "BATCHPAY_ENVIRONMENT": "live" if live else "test",
@@ -163,7 +163,7 @@ class World:
 
     def begin(self, call: Call, **known: Any) -> Command:
         """Record a command before it runs."""
-        name = call.environment["BATCHPAY_API_ID"]
+        name = call.name
         live = call.environment["BATCHPAY_ENVIRONMENT"] == "live"
         command = Command(
             name, call.arguments, self.hours, live, max_cents=self.max_cents, approvals=self.approvals, **known
@@ -201,7 +201,7 @@ class World:
     def ask(self, *arguments: str) -> Done:
         """Run a command that only reads; no invariant is checked."""
         call = self.call(*arguments)
-        return run_here(Call(call.arguments, call.folder, {**call.environment, "BATCHPAY_API_ID": "look"}))
+        return run_here(Call(call.arguments, call.folder, {**call.environment, "BATCHPAY_API_KEY": key_of("look")}))
 
     def run_with_hook(
         self,

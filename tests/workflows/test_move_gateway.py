@@ -1,4 +1,4 @@
-"""A gateway at a new address: its batches follow it on a person's word, within one environment."""
+"""A gateway at a new address or API ID: its batches follow it on a person's word, within one environment."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from batchpay.errors import BatchHeld, SettingsNotUsable, WrongUse
+from batchpay.errors import BatchHeld, CredentialsRefused, SettingsNotUsable, WrongUse
 from batchpay.payment import Actor, Environment, State
 from batchpay.sending.limits import Limits
 from batchpay.settings import GatewaySettings, Settings
@@ -32,10 +32,10 @@ def test_batches_follow_their_gateway(tmp_path: Path) -> None:
         live = add_batch(ledger, [Planned(1)], file="live.csv", environment=Environment.LIVE)
         settings = settings_at(tmp_path, NEW)
         with pytest.raises(SettingsNotUsable, match=f"ledger move-gateway {ORIGIN} {NEW} --reason"):
-            refuse_other_gateway(ledger.find(name), settings)
+            refuse_other_gateway(ledger, ledger.find(name), settings)
     assert move_gateway(f"{ORIGIN}/", NEW, "their letter of May", settings, ADA) == [name]
     with ledger_in(tmp_path) as ledger:
-        refuse_other_gateway(ledger.find(name), settings)
+        refuse_other_gateway(ledger, ledger.find(name), settings)
         assert ledger.find(live).origin == ORIGIN, "another environment's batch stays where it is"
         event = list(ledger.events(name))[-1]
         assert (event.kind, event.who, event.why) == ("gateway moved", str(ADA), "their letter of May")
@@ -43,13 +43,13 @@ def test_batches_follow_their_gateway(tmp_path: Path) -> None:
             ledger.start(name, "ada").finish(None)
         assert ledger.check() == []
         with pytest.raises(SettingsNotUsable, match="test and live never mix"):
-            refuse_other_gateway(ledger.find(live), settings)
+            refuse_other_gateway(ledger, ledger.find(live), settings)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "reason", "told"),
     [
-        (ORIGIN, f"{ORIGIN}/", "why", "the same address"),
+        (ORIGIN, f"{ORIGIN}/", "why", "the same address, and no batch waits under another gateway.api_id"),
         (ORIGIN, "https://pay.example.com", "why", "rehearsals"),
         ("https://pay.example.com", ORIGIN, "why", "rehearsals"),
         ("http://127.0.0.1:11", NEW, "why", "no batch of the test environment"),
@@ -102,7 +102,7 @@ def test_an_address_that_batches_went_to_before_is_not_news(tmp_path: Path, monk
 
 def test_a_dry_run_refuses_a_batch_of_another_gateway_as_a_submission_would(desk: Desk) -> None:
     """It said what would be sent, and ended with 0. Without a gateway in the settings it only checks the file."""
-    path = desk.file("monday.csv", *({"invoiceNumber": f"A-{at}", "amount": "10.00"} for at in (1, 2)))
+    path = two_bills(desk)
     desk.submit(path, run=RunRequest(None, Limits(rows_max=1)))
     desk.settings = replace(desk.settings, gateway=GatewaySettings(base_url=NEW))
     with pytest.raises(SettingsNotUsable, match=f"move-gateway http://127.0.0.1:9 {NEW} --reason"):
@@ -123,3 +123,76 @@ def test_a_submission_to_a_new_address_tells_whoever_runs_it(desk: Desk, monkeyp
     (note,) = said
     assert "this one goes to https://pay.example.com" in note
     assert desk.arrived == {"A-1": 1, "A-2": 1}
+
+
+def test_what_is_left_of_a_batch_is_paid_from_the_account_that_began_it(desk: Desk) -> None:
+    """Two companies with one ledger: the cron job of the second took the latest batch, and paid it from its account."""
+    path = two_bills(desk)
+    batch = desk.submit(path, run=RunRequest(None, Limits(rows_max=1))).batch
+    began_with, desk.settings = desk.settings, with_api_id(desk, "neighbor")
+    for pays in (desk.resume, lambda: desk.submit(path), lambda: desk.dry_run(path)):
+        with pytest.raises(SettingsNotUsable, match=r"begun under another gateway\.api_id than the settings name"):
+            pays()
+    assert desk.arrived == {"A-1": 1}
+    assert len(desk.events("started")) == 1, "a run that is refused does not begin"
+    desk.settings = began_with
+    desk.resume(batch)
+    assert desk.arrived == {"A-1": 1, "A-2": 1}
+    desk.settings = with_api_id(desk, "neighbor")
+    assert desk.submit(path).exit_code == 0, "nothing is left to be paid from any account"
+
+
+def test_a_batch_follows_its_company_to_a_new_api_id(desk: Desk) -> None:
+    """The refusal names the command; once it was given, the old API ID is the other one."""
+    path = two_bills(desk)
+    batch = desk.submit(path, run=RunRequest(None, Limits(rows_max=1))).batch
+    desk.settings = with_api_id(desk, "renewed")
+    with pytest.raises(SettingsNotUsable, match=f"move-gateway {ORIGIN} {ORIGIN} --reason"):
+        desk.resume(batch)
+    assert move_gateway(ORIGIN, ORIGIN, "their letter of May", desk.settings, ADA) == [batch]
+    with pytest.raises(WrongUse, match="no batch waits under another"):
+        move_gateway(ORIGIN, ORIGIN, "their letter of May", desk.settings, ADA)
+    desk.settings, renewed = with_api_id(desk, "desk"), desk.settings
+    with pytest.raises(SettingsNotUsable, match="begun under another"):
+        desk.resume(batch)
+    desk.settings = renewed
+    desk.resume(batch)
+    assert desk.arrived == {"A-1": 1, "A-2": 1}
+
+
+def test_a_new_address_is_no_new_account(desk: Desk) -> None:
+    """Whoever moves the gateway may do so with the settings of another company."""
+    batch = desk.submit(two_bills(desk), run=RunRequest(None, Limits(rows_max=1))).batch
+    desk.settings = with_api_id(desk, "neighbor", NEW)
+    move_gateway(ORIGIN, NEW, "their letter of May", desk.settings, ADA)
+    with pytest.raises(SettingsNotUsable, match="begun under another"):
+        desk.resume(batch)
+    assert desk.arrived == {"A-1": 1}
+
+
+def test_a_mistyped_api_id_is_corrected_without_a_word(desk: Desk) -> None:
+    """The gateway did not know it, so nothing was paid from any account."""
+    path, right = two_bills(desk), desk.settings
+    desk.settings = with_api_id(desk, "deks")
+    assert desk.submit(path, preflight=_Unknown()).exit_code == 6
+    desk.settings = right
+    desk.submit(path)
+    assert desk.arrived == {"A-1": 1, "A-2": 1}
+
+
+def two_bills(desk: Desk) -> Path:
+    return desk.file("monday.csv", *({"invoiceNumber": f"A-{at}", "amount": "10.00"} for at in (1, 2)))
+
+
+def with_api_id(desk: Desk, api_id: str, base_url: str = ORIGIN) -> Settings:
+    return replace(desk.settings, gateway=replace(desk.settings.gateway, api_id=api_id, base_url=base_url))
+
+
+class _Unknown:
+    """A gateway that does not know the API ID."""
+
+    def check_connection(self) -> None:
+        raise CredentialsRefused("HTTP 401")
+
+    def refused(self, _: object) -> dict[str, str]:
+        return {}

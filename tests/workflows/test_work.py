@@ -333,6 +333,18 @@ def test_a_batch_that_waited_for_another_one_is_looked_up_anew(machines: Machine
     assert machines.desk.arrived.total() == 1
 
 
+def test_who_helps_pays_from_the_account_of_the_machine_that_leads(machines: Machines) -> None:
+    """Also before anything is paid, when a mistyped API ID could still be corrected: the one that leads goes on."""
+    batch = machines.submit(machines.one, rows_max=0).batch
+    other = replace(machines.two, gateway=replace(machines.two.gateway, api_id="neighbor"))
+    with closing(open_ledger(machines.two.ledger)) as ledger:
+        listed = ledger.find(batch)
+        with pytest.raises(SettingsNotUsable, match=r"another gateway\.api_id"):
+            help_with(ledger, listed, RunRequest(None), other, CREDENTIALS, ANN, Quiet())
+        assert len(machines.sent_by(listed.batch)) == 1, "it did not even begin"
+        help_with(ledger, listed, RunRequest(None), machines.two, CREDENTIALS, ANN, Quiet())
+
+
 def test_a_batch_that_nobody_touched_for_long_is_not_helped_with(machines: Machines) -> None:
     """As for whoever resumes it: its payments may have been made some other way, and a person must say otherwise."""
     batch = machines.submit(machines.one, rows_max=1).batch

@@ -11,7 +11,7 @@ from typing import Any
 from batchpay.errors import HeldElsewhere, WrongUse
 from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
-from batchpay.ledger.event_chain import results_noted
+from batchpay.ledger.event_chain import noted_at_start
 from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.postgres import audit, batch_writer, decisions, fences, lookup, reading
 from batchpay.ledger.postgres.company_statements import BATCHES_AT_WORK, LIVE_RUNS_OF_DIGEST, SENT
@@ -98,11 +98,18 @@ class PostgresLedger(StoredLedger[Store]):
         return [self.find(name, environment) for (name,) in found]
 
     def start(
-        self, batch: str, who: str, why: str | None = None, *, helps: bool = False, results: str | None = None
+        self,
+        batch: str,
+        who: str,
+        why: str | None = None,
+        *,
+        helps: bool = False,
+        results: str | None = None,
+        api_id: str | None = None,
     ) -> PostgresRun:
         number = self._held_batch(batch)
         audit.check_batch(self.store, number)
-        noted = results_noted(results)
+        noted = noted_at_start(self.store.keys, results, api_id)
         run = PostgresRun(self.store, number, batch, who, why, noted, helps=helps)
         self._runs.append(run)
         return run

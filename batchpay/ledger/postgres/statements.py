@@ -112,11 +112,10 @@ PLANS_USED = (
     "SELECT b.name, e.detail FROM batchpay.event e JOIN batchpay.batch b ON b.id = e.batch"
     " WHERE e.kind = %s AND e.kind <> 'progress'"
 )
-LET_THROUGH = (
+EVENTS_OF_KINDS = (
     "SELECT kind, detail FROM batchpay.event WHERE batch = %s AND kind IN (%s, %s, %s) AND kind <> 'progress'"
     " ORDER BY seq"
 )
-RUNS_STARTED = "SELECT detail FROM batchpay.event WHERE kind = 'started' AND kind <> 'progress' AND batch = %s"
 
 # Batches and runs
 

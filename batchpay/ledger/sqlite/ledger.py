@@ -12,7 +12,7 @@ from batchpay.errors import BatchHeld, WrongUse
 from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
 from batchpay.ledger.decisions import IN_DOUBT_SETTLED, require_named, settle
-from batchpay.ledger.event_chain import results_noted
+from batchpay.ledger.event_chain import noted_at_start
 from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.late_answers import refuse_unheard_answers
 from batchpay.ledger.records import BatchSummary, Decision, NewBatch, OldBatch, PayeeFacts, Purge, RowColumns, SignOff
@@ -87,12 +87,19 @@ class SqliteLedger(StoredLedger[Store]):
         return self._locks.is_held(digest)
 
     def start(
-        self, batch: str, who: str, why: str | None = None, *, helps: bool = False, results: str | None = None
+        self,
+        batch: str,
+        who: str,
+        why: str | None = None,
+        *,
+        helps: bool = False,
+        results: str | None = None,
+        api_id: str | None = None,
     ) -> SqliteRun:
         _refuse_help(helps)
         number = self._held_batch(batch)
         check_batch(self.store, number)
-        noted = results_noted(results)
+        noted = noted_at_start(self.store.keys, results, api_id)
         run = SqliteRun(self.store, number, batch, who, why, noted)
         self._runs.append(run)
         return run

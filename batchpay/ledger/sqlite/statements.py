@@ -79,10 +79,9 @@ REGISTRATION_COUNT = (
 PLANS_USED = (
     "SELECT batch.name, detail FROM event JOIN batch ON batch.id = event.batch WHERE kind = ? AND kind <> 'progress'"
 )
-LET_THROUGH = (
+EVENTS_OF_KINDS = (
     "SELECT kind, detail FROM event WHERE batch = ? AND kind IN (?, ?, ?) AND kind <> 'progress' ORDER BY number"
 )
-RUNS_STARTED = "SELECT detail FROM event WHERE kind = 'started' AND kind <> 'progress' AND batch = ?"
 
 # Batches and runs
 
