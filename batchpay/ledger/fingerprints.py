@@ -36,7 +36,8 @@ class GatheredLines:
     """Packed lines of a table of digests: kept in little memory, and taken out in the order of their table.
 
     A table that grows at its end alone is written in less time and fewer pages. Lines are parted by the first byte of
-    their digest as they come, and each part is sorted by itself: it fits the processor's cache, a million lines do not.
+    their digest as they come: each part fits the processor's cache, a million lines do not. Then by the second byte,
+    which takes less than the comparisons that it saves.
     """
 
     def __init__(self, line_bytes: int, *, digest_at: int = 0) -> None:
@@ -54,12 +55,15 @@ class GatheredLines:
 
     def take(self) -> Iterator[bytes]:
         """Yield all lines, and forget them: sorted as their table compares digests, as numbers, negative ones first."""
-        size = self._line_bytes
-        for part in (*self._parts[128:], *self._parts[:128]):
-            lines = list(struct.unpack(f"{size}s" * (len(part) // size), part))
+        size, second_byte = self._line_bytes, self._digest_at + 1
+        for part in filter(None, (*self._parts[128:], *self._parts[:128])):
+            by_second_byte: list[list[bytes]] = [[] for _ in range(256)]
+            for line in struct.unpack(f"{size}s" * (len(part) // size), part):
+                by_second_byte[line[second_byte]].append(line)
             part.clear()
-            lines.sort()
-            yield from lines
+            for lines in by_second_byte:
+                lines.sort()
+                yield from lines
 
 
 def record_values(records: Iterable[bytes], at_once: int) -> Iterator[tuple[int, ...]]:
