@@ -11,7 +11,7 @@ import click
 from batchpay.cli.context import Whole, declared, option
 from batchpay.payment import typed_cents
 from batchpay.workflows.decisions import Decisions
-from batchpay.workflows.requests import CheckOptions
+from batchpay.workflows.requests import EVERY_RULE, CheckOptions
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 ROWS_MOST = 2**32 - 1
@@ -60,7 +60,7 @@ checking_options = declared(
     option(
         "--accept-suggestions",
         is_flag=False,
-        flag_value="",
+        flag_value=EVERY_RULE,
         metavar="[RULES]",
         help="After the files: apply suggested corrections, all or those of RULES (amount.format,...).",
     ),

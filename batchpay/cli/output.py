@@ -40,6 +40,14 @@ def print_json(context: Context, value: dict[str, Any]) -> None:
     click.echo(text)
 
 
+def tell(context: Context, value: dict[str, Any], text: str) -> None:
+    """Print a text on standard output, or what it says as JSON, which is there at once: others may wait for it."""
+    if context.json:
+        print_json(context, value)
+    else:
+        click.echo(text)
+
+
 def print_summary(context: Context, summary: Summary, *, sent: bool, looks: bool = False) -> None:
     """Print the counts of one file or batch: every row and every cent accounted for.
 

@@ -62,24 +62,17 @@ def sandbox(context: Context, /, **options: Any) -> None:
         from batchpay.sandbox.magic import ENDINGS, listing
 
         endings = [{"ending": one.ending, "meaning": one.meaning} for one in ENDINGS]
-        _tell(context, {"endings": endings}, listing())
+        output.tell(context, {"endings": endings}, listing())
         return
     if options.pop("list_dialects"):
         from batchpay.sandbox.dialects import DIALECTS, listing
 
         dialects = [{"dialect": one.name, "summary": one.summary, "profile": one.profile} for one in DIALECTS.values()]
-        _tell(context, {"dialects": dialects}, listing())
+        output.tell(context, {"dialects": dialects}, listing())
         return
     if options["db"]:
         outputs_of(context, [options["faults"]]).guard(options["db"])
     _serve(context, options)
-
-
-def _tell(context: Context, value: dict[str, Any], text: str) -> None:
-    if context.json:
-        output.print_json(context, value)
-    else:
-        click.echo(text)
 
 
 def _serve(context: Context, options: dict[str, Any]) -> None:
@@ -100,6 +93,6 @@ def _serve(context: Context, options: dict[str, Any]) -> None:
         options[name] = Path(options[name]) if options[name] else None
     options["latency_ms"] = options.pop("latency")
     try:
-        serve(Options(**options), ready=lambda url: _tell(context, {"origin": url}, f"sandbox ready at {url}"))
+        serve(Options(**options), ready=lambda url: output.tell(context, {"origin": url}, f"sandbox ready at {url}"))
     except NotASandbox as error:
         raise WrongUse(str(error)) from None

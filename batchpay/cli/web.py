@@ -72,7 +72,7 @@ def web(
         home or default_home(),
         listening,
         actor(),
-        ready=lambda url: click.echo(f"batchpay web ready at {url}"),
+        ready=lambda url: output.tell(context, {"url": url}, f"batchpay web ready at {url}"),
         on_stop=_stop_on_signals,
     )
     return 0

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from batchpay.workflows.file_request import FileRequest
     from batchpay.workflows.run import ProcessOwner, RunRequest
 
+EVERY_RULE = "all"
+"""As `CheckOptions.accept_suggestions`: the suggestions of every rule."""
+
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
@@ -28,7 +31,7 @@ class CheckOptions:
     """The day that counts as today; today if None."""
     normalize: bool = False
     accept_suggestions: str | None = None
-    """Rules whose suggestions are accepted, `column.code,column.code`; "" means all, None means none."""
+    """Rules whose suggestions are accepted, `column.code,column.code`, or EVERY_RULE; None means none."""
     warnings_as_errors: bool = False
     allow_duplicates: bool = False
     allow_open_ended: bool = False
@@ -113,14 +116,18 @@ def _accepted_rules(names: str | None) -> frozenset[str]:
 
     if names is None:
         return frozenset()
+    if names == EVERY_RULE:
+        return suggesting_rules()
     accepted = {name for part in names.split(",") if (name := part.strip())}
+    if not accepted:
+        raise WrongUse(f"--accept-suggestions names no rule; for all of them: --accept-suggestions={EVERY_RULE}")
     unknown = sorted(accepted - suggesting_rules())
     if unknown:
         raise WrongUse(
             f"--accept-suggestions: no rule with suggestions is called {', '.join(unknown)}. Name rules like "
-            "amount.format,billingPhone.phone, or for all of them put the option after the files, without a value"
+            f"amount.format,billingPhone.phone, or {EVERY_RULE} of them; after the files the option needs no value"
         )
-    return frozenset(accepted) or suggesting_rules()
+    return frozenset(accepted)
 
 
 def sending_settings(settings: Settings, options: SendOptions) -> Settings:

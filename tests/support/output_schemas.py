@@ -26,7 +26,9 @@ def validator(name: str) -> Draft202012Validator:
 
 def schema_of(arguments: Sequence[str]) -> str:
     """Return the schema name of a call: the command, with a group's command after it."""
-    return "-".join(arguments[:2] if arguments[0] in ("gateway", "ledger", "web") else arguments[:1])
+    command, *others = arguments
+    below = others[:1] if command in ("gateway", "ledger") or others[:1] == ["user"] else []
+    return "-".join([command, *below])
 
 
 def require_schema(arguments: Sequence[str], value: Any) -> None:

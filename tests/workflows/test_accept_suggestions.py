@@ -6,11 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from batchpay.errors import FileRefused, WrongUse
+from batchpay.errors import FileRefused
 from batchpay.payment import State, Totals
-from batchpay.schemas.catalogue import suggesting_rules
-from batchpay.settings import Settings
-from batchpay.workflows.requests import CheckOptions, file_request
 from tests.workflows.desk import Desk
 from tests.workflows.office import RELEASE, Office
 
@@ -46,21 +43,6 @@ def test_with_and_without_it_is_one_batch(office: Office) -> None:
     assert (again.batch, office.received()) == (first.batch, ["I-1"])
     released = office.submit(path, decisions=RELEASE, accept_suggestions=ACCEPTED)
     assert (released.batch, released.released, office.received()) == (first.batch, Totals(1, 2_000), ["I-1", "I-2"])
-
-
-def test_which_rules_are_accepted() -> None:
-    """All of them without a list; a name that is no rule with suggestions, such as a file's name, is wrong use."""
-
-    def accepted(names: str | None) -> frozenset[str]:
-        return file_request(
-            "pay.csv", None, CheckOptions(accept_suggestions=names), Settings()
-        ).rules.accept_suggestions
-
-    assert accepted(None) == frozenset()
-    assert accepted("") == suggesting_rules()
-    assert accepted("amount.format, billingPhone.phone") == {"amount.format", "billingPhone.phone"}
-    with pytest.raises(WrongUse, match=r"is called amount\.range, pay\.csv\. Name rules"):
-        accepted("pay.csv,amount.range,amount.format")
 
 
 @pytest.mark.parametrize("accept", [None, "achRoutingNumber.format"])

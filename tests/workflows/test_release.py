@@ -133,7 +133,7 @@ def test_a_repaired_row_is_released_with_the_amount_that_was_rejected(desk: Desk
 
 AS_READ: dict[str, Any] = {}
 REPAIRED: dict[str, Any] = {"normalize": True}
-SUGGESTED: dict[str, Any] = {"accept_suggestions": ""}
+SUGGESTED: dict[str, Any] = {"accept_suggestions": "all"}
 
 
 @pytest.mark.parametrize("invoice", ["A-3", ""])

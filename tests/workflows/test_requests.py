@@ -64,14 +64,19 @@ def test_what_a_call_sets_is_requested(desk: Desk) -> None:
 
 @pytest.mark.parametrize(
     ("names", "accepted"),
-    [(None, frozenset()), ("", suggesting_rules()), (" amount.format, ", frozenset({"amount.format"}))],
+    [(None, frozenset()), ("all", suggesting_rules()), (" amount.format, ", frozenset({"amount.format"}))],
 )
 def test_suggestions_are_accepted_by_name_or_all(desk: Desk, names: str | None, accepted: frozenset[str]) -> None:
-    """An option without a value means all, no option none; a name that is no rule is a slip."""
+    """An option without a value means all, no option none; a name that is no rule is a slip, and so is no name."""
     asked = file_request("may.csv", None, CheckOptions(accept_suggestions=names), desk.settings)
     assert asked.rules.accept_suggestions == accepted
-    with pytest.raises(WrongUse, match="no rule with suggestions is called amount"):
-        file_request("may.csv", None, CheckOptions(accept_suggestions="amount"), desk.settings)
+    with pytest.raises(WrongUse, match=r"is called amount\.range, pay\.csv\. Name rules"):
+        file_request(
+            "may.csv", None, CheckOptions(accept_suggestions="pay.csv,amount.range,amount.format"), desk.settings
+        )
+    for blank in ("", " , "):
+        with pytest.raises(WrongUse, match="names no rule; for all of them: --accept-suggestions=all"):
+            file_request("may.csv", None, CheckOptions(accept_suggestions=blank), desk.settings)
 
 
 def test_settings_that_can_not_be_intended_are_refused(desk: Desk) -> None:
