@@ -33,7 +33,7 @@ from batchpay.workflows.checked_file import FileCheck
 from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.file_check import CheckContext, check_file
 from batchpay.workflows.file_request import FileRequest
-from batchpay.workflows.move_gateway import note_on_address, refuse_other_gateway
+from batchpay.workflows.move_gateway import notes_on_gateway, refuse_other_gateway
 from batchpay.workflows.paid_elsewhere import must_check_elsewhere, refuse_other_environment, refuse_paid_elsewhere
 from batchpay.workflows.proposal import propose, rows_to_send
 
@@ -188,7 +188,7 @@ def dry_run(
         if ledger is not None and must_check_elsewhere(preview.known, decisions, releases=releases):
             refuse_paid_elsewhere(ledger, results, environment_of(settings.gateway))
         _note_if_outdated(preview.summary, ledger)
-        preview.summary.notes += [*_note_on_set_aside(ledger, preview.known), *note_on_address(ledger, settings)]
+        preview.summary.notes += [*_note_on_set_aside(ledger, preview.known), *notes_on_gateway(ledger, settings)]
         if ledger is None:
             preview.summary.notes.append("there is no ledger yet: payments of earlier batches are not known")
         if with_plan:

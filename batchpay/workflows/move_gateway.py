@@ -68,8 +68,7 @@ def refuse_other_gateway(ledger: Ledger, batch: BatchSummary, settings: Settings
             f"batch {batch.batch} is intended for the gateway {known}, the settings name {named}; if it is the same "
             f'gateway at a new address: batchpay ledger move-gateway {known} {named} --reason "…"'
         )
-    began = helps or any(batch.by_state[state].rows for state in _PAID_OR_MAY_BE)
-    if began and _is_of_another_account(ledger, batch, settings):
+    if (helps or _has_begun(batch)) and _is_of_another_account(ledger, batch, settings):
         raise SettingsNotUsable(
             f"batch {batch.batch} was begun under another gateway.api_id than the settings name: its other payments "
             "would be made from another account; use the settings of the company that pays it. If that company's API "
@@ -77,21 +76,35 @@ def refuse_other_gateway(ledger: Ledger, batch: BatchSummary, settings: Settings
         )
 
 
-def note_on_address(ledger: Ledger | None, settings: Settings) -> list[str]:
-    """Report if an environment's batches went to other addresses than the settings name."""
+def notes_on_gateway(ledger: Ledger | None, settings: Settings) -> list[str]:
+    """Report if an environment's batches went to other addresses, or the latest to another account, than these do."""
     try:
         named = check_origin(settings.gateway.base_url)
     except SettingsNotUsable:
         return []
     environment = environment_of(settings.gateway)
     known = ledger.origins(environment) if ledger is not None else []
-    if not known or named.is_loopback or named in [check_origin(origin) for origin in known]:
+    if ledger is None or not known:
         return []
-    return [
-        f"earlier {environment} batches went to {check_origin(known[-1])}, this one goes to {named}; if the gateway "
-        f'has moved: batchpay ledger move-gateway {check_origin(known[-1])} {named} --reason "…"; '
-        "if it is a test gateway: gateway.environment"
-    ]
+    notes = []
+    if not named.is_loopback and named not in [check_origin(origin) for origin in known]:
+        notes.append(
+            f"earlier {environment} batches went to {check_origin(known[-1])}, this one goes to {named}; if the "
+            f'gateway has moved: batchpay ledger move-gateway {check_origin(known[-1])} {named} --reason "…"; '
+            "if it is a test gateway: gateway.environment"
+        )
+    latest = ledger.find(None, environment)
+    if _has_begun(latest) and ledger.pays_from_another_account(latest.batch, settings.gateway.api_id):
+        notes.append(
+            f"the latest {environment} batch was paid under another gateway.api_id than the settings name; each "
+            "company needs a ledger of its own (ledger.url)"
+        )
+    return notes
+
+
+def _has_begun(batch: BatchSummary) -> bool:
+    """Return whether something of a batch was paid or declined, or may have been."""
+    return any(batch.by_state[state].rows for state in _PAID_OR_MAY_BE)
 
 
 def _is_of_another_account(ledger: Ledger, batch: BatchSummary, settings: Settings) -> bool:

@@ -40,7 +40,7 @@ from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.file_check import CheckContext, check_file
 from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.held_back import Fails
-from batchpay.workflows.move_gateway import note_on_address
+from batchpay.workflows.move_gateway import notes_on_gateway
 from batchpay.workflows.paid_elsewhere import (
     must_check_elsewhere,
     refuse_moved,
@@ -90,7 +90,7 @@ def submit(
         if not submission.decisions.paid_elsewhere_checked:
             refuse_other_environment(ledger, settings)
         plan = None if submission.plan is None else Plan.parse(submission.plan, ledger)
-        for note in note_on_address(ledger, settings):
+        for note in notes_on_gateway(ledger, settings):
             progress.say(note)
         for _ in range(_REGISTER_TRIES):
             counts = plan is not None or Policy.from_settings(settings.policy).asks

@@ -11,7 +11,7 @@ from batchpay.errors import BatchHeld, CredentialsRefused, SettingsNotUsable, Wr
 from batchpay.payment import Actor, Environment, State
 from batchpay.sending.limits import Limits
 from batchpay.settings import GatewaySettings, Settings
-from batchpay.workflows.move_gateway import move_gateway, note_on_address, refuse_other_gateway
+from batchpay.workflows.move_gateway import move_gateway, notes_on_gateway, refuse_other_gateway
 from batchpay.workflows.run import RunRequest
 from tests.support.ledger_factory import ORIGIN, Planned, add_batch, ledger_in, ledger_settings
 from tests.workflows.desk import Desk, Quiet
@@ -78,12 +78,12 @@ def test_a_new_address_of_an_environment_is_reported(tmp_path: Path) -> None:
     """Whoever points live payments at another address reads what to do if it is the same gateway, or a test one."""
     elsewhere = settings_at(tmp_path, "https://pay.example.com", "test")
     with ledger_in(tmp_path) as ledger:
-        assert note_on_address(ledger, elsewhere) == []
+        assert notes_on_gateway(ledger, elsewhere) == []
         add_batch(ledger, [Planned(1)])
-        (note,) = note_on_address(ledger, elsewhere)
+        (note,) = notes_on_gateway(ledger, elsewhere)
         assert f"move-gateway {ORIGIN} https://pay.example.com --reason" in note
-        assert note_on_address(ledger, settings_at(tmp_path, "https://pay.example.com")) == []
-        assert note_on_address(ledger, replace(elsewhere, gateway=GatewaySettings(base_url=NEW))) == []
+        assert notes_on_gateway(ledger, settings_at(tmp_path, "https://pay.example.com")) == []
+        assert notes_on_gateway(ledger, replace(elsewhere, gateway=GatewaySettings(base_url=NEW))) == []
 
 
 def test_an_address_that_batches_went_to_before_is_not_news(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,8 +93,8 @@ def test_an_address_that_batches_went_to_before_is_not_news(tmp_path: Path, monk
             monkeypatch.setattr("tests.support.ledger_factory.ORIGIN", origin)
             add_batch(ledger, [Planned(row)], environment=Environment.LIVE)
         for origin in ("https://pay.example.com:443/", "https://elsewhere.example.com"):
-            assert note_on_address(ledger, settings_at(tmp_path, origin)) == []
-        (note,) = note_on_address(ledger, settings_at(tmp_path, "https://third.example.com"))
+            assert notes_on_gateway(ledger, settings_at(tmp_path, origin)) == []
+        (note,) = notes_on_gateway(ledger, settings_at(tmp_path, "https://third.example.com"))
     assert note.startswith(
         "earlier live batches went to https://elsewhere.example.com, this one goes to https://third."
     )
@@ -140,6 +140,18 @@ def test_what_is_left_of_a_batch_is_paid_from_the_account_that_began_it(desk: De
     assert desk.arrived == {"A-1": 1, "A-2": 1}
     desk.settings = with_api_id(desk, "neighbor")
     assert desk.submit(path).exit_code == 0, "nothing is left to be paid from any account"
+
+
+def test_another_account_than_the_latest_batch_had_is_reported(desk: Desk) -> None:
+    """Before its first payment: whoever checks reads that these may be the settings of another company."""
+    desk.submit(two_bills(desk))
+    other = desk.file("theirs.csv", {"invoiceNumber": "B-1", "amount": "20.00"})
+    assert not [note for note in desk.dry_run(other).summary.notes if "api_id" in note]
+    desk.settings = with_api_id(desk, "neighbor")
+    (note,) = (note for note in desk.dry_run(other).summary.notes if "api_id" in note)
+    assert note.startswith("the latest test batch was paid under another gateway.api_id than the settings name; each")
+    desk.submit(other)
+    assert not [note for note in desk.dry_run(other).summary.notes if "api_id" in note]
 
 
 def test_a_batch_follows_its_company_to_a_new_api_id(desk: Desk) -> None:
