@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from batchpay.errors import FileRefused, NotUsable, WrongUse
 from batchpay.writing.atomic import check_no_device
-from batchpay.writing.marks import MARKS, may_be_written
+from batchpay.writing.marks import MARKS, REPORT, may_be_written
 from batchpay.writing.place import is_output_name, stem_and_ending
 
 if TYPE_CHECKING:
@@ -119,6 +119,8 @@ class Outputs:
             if kind in MARKS:
                 raise NotUsable(f"{what}; name a file in it")
             raise FileRefused(f"{what}; name another file, or another folder with --out")
+        if kind == REPORT and path.suffix.lower() not in (".html", ".htm"):
+            raise WrongUse(f"{path}: the name of a report must end in .html; for a PDF, print it from a browser")
         check_no_device(path)
         check_folder(path.parent, path)
         return path

@@ -150,6 +150,15 @@ def test_a_file_of_another_kind_stays(office: Caller, option: str) -> None:
         refused(office, BY_OPTION[option], path)
 
 
+@pytest.mark.parametrize("option", ["report", "report of a check"])
+def test_a_report_is_named_as_the_page_that_it_is(office: Caller, option: str) -> None:
+    """`--out may.pdf` wrote a page that nothing which reads PDFs can open."""
+    words = _named(office, BY_OPTION[option])
+    for path in ("may.pdf", "may"):
+        assert office.exit_code(*words, path) == 2
+        assert not Path(path).exists()
+
+
 def test_outputs_of_one_call_stay_apart(office: Caller) -> None:
     """`--metrics-file b.results.csv` ended with 2 and wrote over the results all the same."""
     refused(office, ("submit", "b.csv", "--log-file"), "b.results.csv")
