@@ -40,7 +40,11 @@ class Context:
     json: bool = False
     quiet: bool = False
     verbose: bool = False
-    color: bool = field(default_factory=lambda: not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
+    color: bool = field(
+        default_factory=lambda: (
+            not any(map(os.environ.get, ("NO_COLOR", "BATCHPAY_NO_COLOR"))) and os.environ.get("TERM") != "dumb"
+        )
+    )
     json_printed: bool = False
     """Whether the object of --json was printed."""
 

@@ -73,7 +73,7 @@ def test_an_empty_ledger_says_so(call: Caller) -> None:
     assert call.text("status") == "no batch yet\n"
 
 
-@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("BATCHPAY_NO_COLOR", "1"), ("TERM", "dumb")])
 def test_no_color_where_none_is_wanted(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     """A terminal that knows no colors showed their codes."""
     monkeypatch.setenv("TERM", "xterm")
