@@ -239,7 +239,7 @@ class Sender:
     def _attempt(self, payment: PendingPayment) -> Outcome:
         """Wait for a slot, then make one exchange; what it proved goes to the ledger before anything else is done."""
         if self._is_over() or not self._throttle.acquire() or self._is_over():
-            return Outcome(State.PENDING, "not begun", stop=self._stop.reason or "stopped")
+            return Outcome(State.PENDING, "not begun", stop="stopped")
         if self._holds_back(payment):  # it may have waited for minutes, beyond midnight
             raise _HeldBack
         granted, left_at = False, 0.0
@@ -283,7 +283,7 @@ class Sender:
             self.tally.outcomes[outcome.state] += 1
         reason = self._breaker.reason_to_stop(outcome)
         if reason is not None:
-            if self._breaker.ever_recognized:
+            if self._breaker.ever_recognized and not self._stop:  # a row that a stop kept from beginning judges nothing
                 self._judged = reason
             self._stop.ask(reason)
             self._announce_stop()

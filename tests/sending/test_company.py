@@ -255,3 +255,22 @@ def test_a_caller_that_gives_up_waits_for_no_other_machine() -> None:
     with pytest.raises(KeyboardInterrupt):
         TeamRun(team, 2).send(progress=progress)
     assert team.busy > ENOUGH / 2
+
+
+@pytest.mark.parametrize(("leads", "told"), [(True, ["tell: SIGTERM"]), (False, [])])
+def test_a_helper_that_is_ended_while_a_row_waits_for_its_slot_stops_nobody_else(
+    monkeypatch: pytest.MonkeyPatch, *, leads: bool, told: list[str]
+) -> None:
+    """That row's end was taken for an answer of the gateway's: a helper that was shut down stopped all machines."""
+    team, stop, asked = Team(leads=leads), StopRequest(), []
+
+    def acquire(_: Throttle) -> bool:
+        asked.append(True)
+        if len(asked) == 2:
+            stop.ask("SIGTERM")
+        return not stop
+
+    monkeypatch.setattr(Throttle, "acquire", acquire)
+    assert TeamRun(team, 3).send(stop=stop) == "SIGTERM"
+    assert [step for step in team.steps if step.startswith("tell")] == told
+    assert team.steps.count("row") == 1
