@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from batchpay.gateway.permission import BeforeFirstByte
-from batchpay.outcome import Outcome
+from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.pacing import Throttle
@@ -18,8 +18,8 @@ from batchpay.text import local_time
 from tests.sending.plain_run import PlainRun
 
 _OUTCOMES = {
-    "y": Outcome(State.ACCEPTED, "success"),
-    "n": Outcome(State.DECLINED, "declined"),
+    "y": Outcome(State.ACCEPTED, "success", Answer(200)),
+    "n": Outcome(State.DECLINED, "declined", Answer(400)),
     "?": Outcome(State.IN_DOUBT, "no answer", bytes_sent=1),
 }
 

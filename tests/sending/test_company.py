@@ -249,12 +249,20 @@ def test_a_caller_that_gives_up_waits_for_no_other_machine() -> None:
     team = Team(leads=True, busy=1_000_000)
 
     def progress(tally: Tally) -> None:
-        team.busy = ENOUGH
-        raise KeyboardInterrupt
+        if "still at work?" in team.steps:
+            team.busy = ENOUGH
+            raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         TeamRun(team, 2).send(progress=progress)
     assert team.busy > ENOUGH / 2
+
+
+def test_the_last_that_is_told_of_a_run_is_all_that_it_did() -> None:
+    """A run of one row has no worker to be watched, and its progress stayed at 0 of 1."""
+    told: list[int] = []
+    TeamRun(Team(leads=False), 1).send(progress=lambda tally: told.append(tally.finished))
+    assert told == [1]
 
 
 @pytest.mark.parametrize(("leads", "told"), [(True, ["tell: SIGTERM"]), (False, [])])

@@ -66,12 +66,13 @@ def test_pending_is_repeated_until_it_is_not(final: Outcome) -> None:
     assert (len(made), len(stop.waits)) == (3, 2)
 
 
-def test_number_of_attempts_is_bounded() -> None:
-    """attempts_max attempts are made, and the last outcome is given."""
+@pytest.mark.parametrize("pending", [PENDING, PENDING._replace(pace=Pace(limit=10.0))])
+def test_number_of_attempts_is_bounded(pending: Outcome) -> None:
+    """attempts_max attempts are made, and the last outcome is given: a limit that is told refuses nothing."""
     for attempts_max in (1, 2, 6):
-        attempt, made = in_turn(*[PENDING] * 9)
+        attempt, made = in_turn(*[pending] * 9)
         outcome = Attempts(SubmitSettings(attempts_max=attempts_max), Recorded()).run(attempt)
-        assert (outcome, len(made)) == (PENDING, attempts_max)
+        assert (outcome, len(made)) == (pending, attempts_max)
 
 
 def test_waits_grow_at_random_and_are_bounded() -> None:

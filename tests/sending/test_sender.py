@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from batchpay.errors import LedgerNotUsable
-from batchpay.gateway.permission import BeforeFirstByte
+from batchpay.gateway.permission import PERMISSION_S, BeforeFirstByte
 from batchpay.ledger.records import PendingPayment
 from batchpay.outcome import Answer, Outcome, Pace
 from batchpay.payment import State
@@ -24,7 +24,7 @@ from batchpay.settings import SubmitSettings
 from batchpay.text import local_time
 from tests.sending.plain_run import PlainRun
 
-ACCEPTED = Outcome(State.ACCEPTED, "success")
+ACCEPTED = Outcome(State.ACCEPTED, "success", Answer(200))
 
 
 class _Groups(PlainRun):
@@ -152,17 +152,22 @@ def test_a_fault_of_ours_is_a_doubt_only_once_the_row_may_have_left(granted: boo
     assert (sender.tally.attempts, stop.reason) == (1, "internal error: ZeroDivisionError")
 
 
-def test_the_pace_hears_every_answer_and_nothing_else() -> None:
-    """Where nothing came back the gateway has said nothing of its limit."""
-    run, stop, settings = _Groups(rows=4), StopRequest(), SubmitSettings(rate="1000", workers=1)
+def test_the_pace_hears_every_answer_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing came back the gateway has said nothing of its limit; a refusal does not say how long it takes."""
+    run, stop = _Groups(rows=4), StopRequest()
+    settings = SubmitSettings(rate="1000", workers=1, wait_s_max=0.001)
     run.go_on.set()
-    paces, heard = [Pace(retry_after_s=0.5), None, Pace(refused=True)], []
-    answers = [Outcome(State.ACCEPTED, "success", Answer(200), pace=pace) for pace in paces]
+    paces, heard, taken_s = [Pace(retry_after_s=0.5), None, Pace(limit=9.0), Pace(refused=True)], [], list[float]()
+    answers = [Outcome(State.ACCEPTED, "success", Answer(200), pace=pace) for pace in paces[:3]]
+    answers.append(Outcome(State.PENDING, "HTTP 429", Answer(429), pace=paces[3]))
     answers.append(Outcome(State.IN_DOUBT, "silence"))
+    monkeypatch.setattr(Spread, "learn", lambda self, exchange_s: taken_s.append(exchange_s))
+    began = time.monotonic()
 
     class Hearing(Throttle):
         def learn(self, pace: Pace | None, sent_at: float) -> None:
             heard.append(pace)
+            super().learn(None, sent_at)
 
     def pay(body: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
         before_first_byte()
@@ -172,7 +177,9 @@ def test_the_pace_hears_every_answer_and_nothing_else() -> None:
     sender = Sender(run, pay, throttle, Attempts(settings, stop.event), settings, stop)
     sender.send_all(Limits())
     assert heard == paces
-    assert (sender.tally.attempts, sender.tally.finished) == (4, 4)
+    assert (sender.tally.attempts, sender.tally.finished) == (5, 4)
+    assert len(taken_s) == 3
+    assert 0 <= sum(taken_s) <= time.monotonic() - began
 
 
 def test_a_row_waits_for_its_slot_then_for_its_commit_then_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +203,7 @@ def test_a_row_waits_for_its_slot_then_for_its_commit_then_leaves(monkeypatch: p
     def pay(body: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
         before_first_byte()
         steps.append("bytes")
-        return Outcome(State.ACCEPTED, "success")
+        return ACCEPTED
 
     run, stop, settings = Noting(rows=5), StopRequest(), SubmitSettings(rate="1000", workers=1)
     run.go_on.set()
@@ -206,6 +213,48 @@ def test_a_row_waits_for_its_slot_then_for_its_commit_then_leaves(monkeypatch: p
     sender.send_all(Limits())
     assert steps == ["slot", "sending is durable", "one after another", "leave", "bytes"] * 5
     assert sender.tally.outcomes[State.ACCEPTED] == 5
+
+
+def test_permission_counts_from_before_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine slept while its ledger committed, and woke when a person had sent the row again: it was paid twice."""
+    now_s, until_s = 100.0, []
+
+    class Slow(_Groups):
+        def commit(self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]]) -> set[int]:
+            nonlocal now_s
+            now_s += 7.0
+            return super().commit(intents, outcomes)
+
+    def pay(body: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
+        until_s.append(before_first_byte())
+        return ACCEPTED
+
+    monkeypatch.setattr("batchpay.sending.sender.since_boot_s", lambda: now_s)
+    run, stop, settings = Slow(rows=1), StopRequest(), SubmitSettings(rate="1000", workers=1)
+    run.go_on.set()
+    throttle = Throttle.from_settings(settings, stop.event)
+    Sender(run, pay, throttle, Attempts(settings, stop.event), settings, stop).send_all(Limits())
+    assert until_s == [100.0 + PERMISSION_S]
+
+
+def test_a_row_that_another_run_has_is_not_sent_and_stops_the_run() -> None:
+    """Two runs on one batch: whatever let the second one begin, only one of them may go on."""
+
+    class Taken(_Groups):
+        def commit(self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]]) -> set[int]:
+            return super().commit(intents, outcomes) - {2}
+
+    def pay(body: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
+        before_first_byte()
+        return ACCEPTED
+
+    run, stop, settings = Taken(rows=5), StopRequest(), SubmitSettings(rate="1000", workers=1)
+    run.go_on.set()
+    throttle = Throttle.from_settings(settings, stop.event)
+    sender = Sender(run, pay, throttle, Attempts(settings, stop.event), settings, stop)
+    sender.send_all(Limits())
+    assert [row for group in run.outcomes for row in group] == [1]
+    assert (sender.tally.attempts, stop.reason) == (1, "the ledger did not give this run a row")
 
 
 def test_until_is_held_by_rows_that_wait_already() -> None:
@@ -220,7 +269,7 @@ def test_until_is_held_by_rows_that_wait_already() -> None:
         paid += 1
         if paid == 5:
             limits.until = 0.0
-        return Outcome(State.ACCEPTED, "success")
+        return ACCEPTED
 
     throttle = Throttle.from_settings(settings, stop.event)
     Sender(run, pay, throttle, Attempts(settings, stop.event), settings, stop).send_all(limits)
@@ -228,14 +277,18 @@ def test_until_is_held_by_rows_that_wait_already() -> None:
     assert stop.reason == f"the time given by --until, {local_time(datetime.fromtimestamp(0, UTC))}, is reached"
 
 
-def test_the_time_may_be_over_when_a_slot_comes() -> None:
-    """At a low rate a row waits for it for a while."""
+@pytest.mark.parametrize("by_signal", [True, False])
+def test_the_run_may_be_over_when_a_slot_comes(*, by_signal: bool) -> None:
+    """At a low rate a row waits for it for a while: meanwhile the time is over, or a signal comes."""
     run, stop, settings = _Groups(rows=5), StopRequest(), SubmitSettings(rate="1000", workers=1)
     limits = Limits(until=time.time() + 3600)
 
     class Slow(Throttle):
         def acquire(self) -> bool:
-            limits.until = 0.0
+            if by_signal:
+                stop.ask("SIGTERM")
+            else:
+                limits.until = 0.0
             return True
 
     def pay(body: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
@@ -243,10 +296,8 @@ def test_the_time_may_be_over_when_a_slot_comes() -> None:
 
     throttle = Slow.from_settings(settings, stop.event)
     Sender(run, pay, throttle, Attempts(settings, stop.event), settings, stop).send_all(limits)
-    assert (run.outcomes, stop.reason) == (
-        [],
-        f"the time given by --until, {local_time(datetime.fromtimestamp(0, UTC))}, is reached",
-    )
+    too_late = f"the time given by --until, {local_time(datetime.fromtimestamp(0, UTC))}, is reached"
+    assert (run.outcomes, stop.reason) == ([], "SIGTERM" if by_signal else too_late)
 
 
 @pytest.mark.parametrize("workers", [1, 4])
@@ -301,6 +352,20 @@ def test_a_run_that_ends_early_takes_no_more_rows(rows_max: int | None, reason: 
     assert limits.started <= 3
 
 
+def test_a_file_of_as_many_rows_as_the_limit_is_done() -> None:
+    """The last of them is no reason to stop, nor does the file's end count as a row: the limit is for all files."""
+    run, stop, settings = _Groups(rows=3), StopRequest(), SubmitSettings(rate="10000", workers=2)
+    run.go_on.set()
+
+    def pay(body: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
+        before_first_byte()
+        return ACCEPTED
+
+    limits, throttle = Limits(rows_max=3), Throttle.from_settings(settings, stop.event)
+    Sender(run, pay, throttle, Attempts(settings, stop.event), settings, stop).send_all(limits)
+    assert (limits.started, stop.reason) == (3, None)
+
+
 def test_a_ledger_that_can_not_be_read_any_more_is_told_by_the_caller_of_the_workers() -> None:
     """A worker fetches the next rows: its error must not end with its thread. What was taken before is sent."""
 
@@ -325,16 +390,24 @@ def test_a_ledger_that_can_not_be_read_any_more_is_told_by_the_caller_of_the_wor
     assert sorted(row for group in run.outcomes for row in group) == [1, 2, 3, 4, 5]
 
 
-def test_a_caller_that_gives_up_takes_no_more_rows() -> None:
-    """Ctrl-C in a program that handles no signals of its own: what is under way ends, the other rows stay pending."""
+def test_a_caller_that_gives_up_takes_no_more_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in a program that handles no signals of its own: what is under way ends, the other rows stay pending.
+
+    The recorder closes after the last answer, not before. A second Ctrl-C leaves threads that keep no process alive.
+    """
     run, stop, settings = _Groups(rows=500), StopRequest(), SubmitSettings(rate="100", workers=2)
     run.go_on.set()
-    given_up = threading.Event()
+    given_up, under_way, at_close = threading.Event(), set[int](), list[set[int]]()
+    keeps_alive = set[str]()
+    close = Recorder.close
 
     def pay(body: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
         before_first_byte()
-        if body and sender.tally.attempts:
+        if sender.tally.attempts:
+            under_way.add(threading.get_ident())
+            keeps_alive.update(one.name for one in threading.enumerate() if "er" in one.name and not one.daemon)
             assert given_up.wait(30)
+            under_way.discard(threading.get_ident())
         return ACCEPTED
 
     def progress(tally: Tally) -> None:
@@ -342,11 +415,17 @@ def test_a_caller_that_gives_up_takes_no_more_rows() -> None:
             given_up.set()
             raise KeyboardInterrupt
 
+    def close_last(recorder: Recorder) -> None:
+        at_close.append(set(under_way))
+        close(recorder)
+
+    monkeypatch.setattr(Recorder, "close", close_last)
     throttle = Throttle.from_settings(settings, stop.event)
     sender = Sender(run, pay, throttle, Attempts(settings, stop.event), settings, stop)
     with pytest.raises(KeyboardInterrupt):
         sender.send_all(Limits(), progress)
     assert 3 <= sender.tally.outcomes[State.ACCEPTED] < 500
+    assert (at_close, keeps_alive) == ([set()], set())
 
 
 def test_a_worker_that_fails_outside_of_an_exchange_stops_the_run() -> None:
