@@ -9,6 +9,7 @@ import pytest
 from batchpay.gateway.channel import Exchange
 from batchpay.gateway.masking import Secrets
 from batchpay.gateway.payments import _problem as problem_of_report
+from batchpay.gateway.payments import outcome_without_answer
 from batchpay.gateway.profile import Profile
 from batchpay.outcome import Answer, Outcome, Pace
 from batchpay.payment import State
@@ -31,6 +32,13 @@ def test_a_fault_of_ours_after_the_answer_leaves_the_row_in_doubt(monkeypatch: p
         assert outcome.bytes_sent > 0
         assert client.pay(body("second"), nothing).state is State.ACCEPTED
     assert (server.bodies, server.connections) == ({"first": 1, "second": 1}, 2)
+
+
+@pytest.mark.parametrize(("bytes_sent", "state"), [(0, State.PENDING), (1, State.IN_DOUBT)])
+def test_one_byte_that_left_is_a_doubt(bytes_sent: int, state: State) -> None:
+    """Nobody knows what a gateway does with part of a request: only a row of which nothing left is sent again."""
+    silent = Exchange(None, {}, b"", bytes_sent, 0.1, None, problem="silence")
+    assert outcome_without_answer(silent)[:2] == (state, "silence")
 
 
 def test_after_a_doubt_the_next_payment_has_a_connection_of_its_own() -> None:

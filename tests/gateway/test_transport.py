@@ -20,6 +20,7 @@ import trustme
 from requests.structures import CaseInsensitiveDict
 
 from batchpay.errors import SettingsNotUsable
+from batchpay.gateway.connection import Connection
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.gateway.permission import PERMISSION_S, TOO_OLD, since_boot_s
 from batchpay.gateway.transport import UNASKED_ANSWER, GatewaySession, ProvenRequest, SendProof, Transport
@@ -54,6 +55,7 @@ def test_request_on_the_wire() -> None:
     assert headers["Host"] == f"127.0.0.1:{server.port}"
     assert headers["Content-Type"] == "application/json"
     assert headers["Accept-Encoding"] == "identity"
+    assert headers["Connection"] == "keep-alive"
     assert (headers["BRAND-API-ID"], headers["BRAND-API-KEY"]) == ("api-id", KEY)
     assert headers["Content-Length"] == str(len(body()))
     assert not {"Cookie", "Authorization", "Expect"} & set(headers)
@@ -98,6 +100,47 @@ def test_an_old_permission_sends_nothing() -> None:
     assert server.bodies == {"in time": 1}
 
 
+def test_a_deadline_that_passes_during_the_commit_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ledger that takes longer than a request may: nothing has left, so the row is sent again and not in doubt."""
+    now_s, clock = 0.0, time.monotonic
+    monkeypatch.setattr("time.monotonic", lambda: clock() + now_s)
+
+    def commit() -> None:
+        nonlocal now_s
+        now_s = 60.0
+
+    with FaultServer(GOOD) as server, client_of(server) as client:
+        late = client.pay(body("late"), commit)
+        assert (late.state, late.bytes_sent, late.reason) == (State.PENDING, 0, "no answer in time")
+        assert client.pay(body("in time"), nothing).state is State.ACCEPTED
+    assert server.bodies == {"in time": 1}
+
+
+def test_a_request_that_leaves_in_parts_is_counted_as_what_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How much left is what a person asks about a row in doubt; the server has every byte, and none twice."""
+    send = Connection.send
+    monkeypatch.setattr(Connection, "send", lambda self, data, deadline: send(self, data[:100], deadline))
+    with FaultServer(GOOD) as server, client_of(server) as client:
+        outcome = client.pay(body(), nothing)
+    assert (outcome.state, server.bodies) == (State.ACCEPTED, {"one": 1})
+    assert outcome.bytes_sent == server.request_bytes
+
+
+def test_ctrl_c_during_an_exchange_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first row goes from the main thread, where Ctrl-C is raised: taken for a failure, the run went on."""
+
+    def interrupt(*_: object) -> bytes:
+        raise KeyboardInterrupt
+
+    with FaultServer(GOOD) as server, client_of(server) as client:
+        with monkeypatch.context() as patch:
+            patch.setattr(Connection, "receive", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                client.pay(body("a"), nothing)
+        assert client.pay(body("b"), nothing).answer.gateway_reference == "T-b"
+        assert server.connections == 2, "the answer to the first may still come over the other"
+
+
 # Connections
 
 
@@ -129,6 +172,24 @@ def test_idle_connection_is_thrown_away() -> None:
     with FaultServer(GOOD) as server, client_of(server, idle_s=0.0) as client:
         assert client.pay(body("a"), nothing).state is State.ACCEPTED
         assert client.pay(body("b"), nothing).state is State.ACCEPTED
+    assert server.connections == 2
+
+
+def test_a_connection_that_rested_is_used_again_if_nothing_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a payment every few seconds each would open one of its own otherwise: three more trips to the gateway."""
+    monkeypatch.setattr("batchpay.gateway.transport._STEADY_S", 0.0)
+    with FaultServer(GOOD) as server, client_of(server) as client:
+        for invoice in "ab":
+            assert client.pay(body(invoice), nothing).state is State.ACCEPTED
+    assert server.connections == 1
+
+
+def test_a_connection_whose_end_was_announced_is_not_used_again() -> None:
+    """The gateway closes it a moment later: a payment that has just left over it would be in doubt for nothing."""
+    last = Fault(frozenset(), on_request=lambda talk: talk.write(success(f"T-{talk.invoice}", "Connection: close")))
+    with FaultServer(last) as server, client_of(server) as client:
+        for invoice in "ab":
+            assert client.pay(body(invoice), nothing).answer.gateway_reference == f"T-{invoice}"
     assert server.connections == 2
 
 
@@ -300,7 +361,48 @@ def test_a_gateway_that_ends_a_connection_as_its_second_request_leaves_does_so_o
     assert set(server.bodies.values()) == {1}
 
 
-def test_close_ends_connections_of_all_threads() -> None:
+def test_what_one_thread_finds_of_a_gateway_that_ends_connections_holds_for_all() -> None:
+    """Each of 64 workers had to learn it by itself, with a row in doubt each; a new connection is used all the same."""
+    answered: list[socket.socket] = []
+
+    def answer_once(conversation: Conversation) -> None:
+        if conversation.socket in answered:
+            conversation.socket.close()
+        else:
+            answered.append(conversation.socket)
+            conversation.write(success("T-a"))
+
+    with FaultServer(Fault(frozenset(), on_request=answer_once)) as server, client_of(server) as client:
+        assert client.pay(body("a"), nothing).state is State.ACCEPTED
+        states: list[State] = []
+        other = threading.Thread(target=lambda: states.extend(client.pay(body(each), nothing).state for each in "bcd"))
+        other.start()
+        other.join()
+        assert states == [State.ACCEPTED, State.IN_DOUBT, State.ACCEPTED]
+        assert [client.pay(body(each), nothing).state for each in "ef"] == [State.ACCEPTED] * 2
+        assert server.connections == 5
+
+
+@pytest.mark.parametrize("cut", ["while idle", "in an answer"])
+def test_a_connection_that_ends_otherwise_is_no_reason_to_keep_none(cut: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An end after a rest, as every gateway makes one, or in the middle of an answer: connections are worth keeping."""
+    monkeypatch.setattr("batchpay.gateway.transport._STEADY_S", 0.0 if cut == "while idle" else 1.0)
+    half = success("T-b")[:-5] if cut == "in an answer" else b""
+
+    def end(conversation: Conversation) -> None:
+        if conversation.invoice == "b":
+            conversation.write(half)
+            conversation.socket.close()
+        else:
+            conversation.write(success("T-x"))
+
+    with FaultServer(Fault(frozenset(), on_request=end)) as server, client_of(server) as client:
+        assert [client.pay(body(each), nothing).state is State.ACCEPTED for each in "abcd"] == [True, False, True, True]
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize("tls", [None, "good"])
+def test_close_ends_connections_of_all_threads(tls: str | None, authority: trustme.CA, bundle: str) -> None:
     """Closing the client ends a wait of another thread: in doubt, since bytes had left."""
     arrived = threading.Event()
 
@@ -309,7 +411,8 @@ def test_close_ends_connections_of_all_threads() -> None:
         conversation.hang()
 
     outcomes: list[Outcome] = []
-    with FaultServer(Fault(frozenset(), on_request=hang)) as server, client_of(server, timeout=30) as client:
+    fault = Fault(frozenset(), on_request=hang, tls=tls)
+    with FaultServer(fault, authority) as server, client_of(server, timeout=30, ca_bundle=bundle) as client:
         thread = threading.Thread(target=lambda: outcomes.append(client.pay(body(), nothing)))
         thread.start()
         assert arrived.wait(5)
@@ -360,6 +463,7 @@ def test_request_for_another_origin_is_refused() -> None:
             f"{server.base_url}.evil/x",
             "http://127.0.0.2/x",
             f"{server.base_url}@evil/",
+            f"{server.base_url.replace('127.0.0.1', '127.0.0.2')}/x",
         ):
             with pytest.raises(ValueError, match=r"another place|a path must begin"):
                 transport.send(request_for(url, b""))
@@ -468,7 +572,9 @@ def test_connection_report(reply: bytes, ok: bool, words: str | None) -> None:
         conversation.socket.close()
 
     with FaultServer(Fault(frozenset(), on_request=act)) as server, client_of(server) as client:
+        began = time.monotonic()
         report = client.test_connection()
+        assert 0 <= report.elapsed_s <= time.monotonic() - began
         assert server.heads[0].startswith(b"POST /v2/api/connection.json HTTP/1.1\r\n")
         assert b"Content-Length: 0" in server.heads[0]
     assert (report.ok, report.origin, report.tls) == (ok, server.base_url, None)
