@@ -22,7 +22,6 @@ FRAMING_FACTOR = 8
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _HEADER_VALUE = re.compile(r"[\t -~]*", re.ASCII)
 _TARGET = re.compile(r"/[!-~]*", re.ASCII)
-_SINGLE_HEADERS = frozenset({"content-length", "transfer-encoding", "content-encoding"})
 _NO_BODY_STATUSES = frozenset({204, 304})
 
 
@@ -114,18 +113,17 @@ class AnswerReader:
             self._refuse("more came than one answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header; count a trailer and leave it out."""
+        """Keep a header; count a trailer and leave it out.
+
+        Two lengths or codings become one that is refused: a number or word with a comma is none that is allowed.
+        """
         self._head_bytes += len(name) + len(value)
         if self._head_bytes > HEAD_BYTES_MAX:
             self._refuse("the answer's headers are longer than allowed")
         if self._in_body:
             return
         headers, key, text = self.headers, name.decode("latin-1").lower(), value.decode("latin-1").strip()
-        if key in headers:
-            if key in _SINGLE_HEADERS:
-                self._refuse(f"the answer has two {key} headers")
-            text = f"{headers[key]}, {text}"
-        headers[key] = text
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
 
     def on_headers_complete(self) -> None:
         """Refuse headers that leave open where the answer ends."""

@@ -25,7 +25,11 @@ def fed(data: bytes) -> AnswerReader:
         (OK + b"\r\n{}", "does not say where it ends"),
         (OK + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n", "stated in two ways|not valid HTTP"),
         (OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n", "stated in two ways"),
-        (OK + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n", "two content-length|not valid HTTP"),
+        (OK + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n", "longer than allowed|not valid HTTP"),
+        (OK + b"Content-Length: 2\r\nContent-Length: \r\n\r\n", "longer than allowed|not valid HTTP"),
+        (OK + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", "stated in two ways|not valid HTTP"),
+        (OK + b"Transfer-Encoding: chunked\r\nTransfer-Encoding:\r\n\r\n", "stated in two ways|not valid HTTP"),
+        (OK + 2 * b"Content-Encoding: identity\r\n" + b"Content-Length: 2\r\n\r\n", "compressed"),
         (OK + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n", "compressed"),
         (OK + b"Content-Length: 41\r\n\r\n", "longer than allowed"),
         (OK + b"X: %b\r\n\r\n" % (b"x" * HEAD_BYTES_MAX), "headers are longer than allowed"),
@@ -81,3 +85,19 @@ def test_a_header_without_an_end_is_cut_off_and_a_long_body_is_not() -> None:
     with pytest.raises(AnswerRefused, match="headers are longer than allowed"):
         for _ in range(5):
             endless.feed(b"x" * HEAD_BYTES_MAX)
+
+
+def test_what_surrounds_an_answer_is_bounded_as_well() -> None:
+    """An answer in the shortest chunks, with many short headers, is one; a chunk's notes without an end are none.
+
+    A gateway that never ends takes a worker, and memory, until the deadline.
+    """
+    short = OK + b"".join(b"X-%d: 1\r\n" % number for number in range(4000)) + b"Transfer-Encoding: chunked\r\n\r\n"
+    reader = AnswerReader(20_000)
+    for part in (short, b"1\r\nx\r\n" * 20_000, b"0\r\n\r\n"):
+        reader.feed(part)
+    assert (reader.done, reader.body, len(reader.headers)) == (True, b"x" * 20_000, 4001)
+    noted = fed(OK + b"Transfer-Encoding: chunked\r\n\r\n1;")
+    with pytest.raises(AnswerRefused, match="the answer is longer than allowed"):
+        for _ in range(20):
+            noted.feed(b"x" * 4096)
