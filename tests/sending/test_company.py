@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
+from batchpay.errors import LedgerNotUsable
 from batchpay.gateway.permission import BeforeFirstByte
 from batchpay.ledger.hosts import Shared
 from batchpay.ledger.records import PendingPayment
@@ -14,6 +15,7 @@ from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.pacing import Throttle
+from batchpay.sending.recorder import Recorder
 from batchpay.sending.retry import Attempts
 from batchpay.sending.sender import Sender, Tally
 from batchpay.settings import SubmitSettings
@@ -33,6 +35,8 @@ class Team:
         self.beat_every_s = 0.001
         self.steps: list[str] = []
         self.has_heard = threading.Event()
+        self.beats = 0
+        self.fails: Exception | None = None
 
     @property
     def others_busy(self) -> bool:
@@ -47,6 +51,11 @@ class Team:
         self.has_heard.set()
 
     def beat(self, *, is_idle: bool = False) -> None:
+        self.beats += 1
+        if self.fails is not None:
+            raise self.fails
+        if self.beats == 4:
+            self.has_heard.set()
         if is_idle:
             self.busy -= 1
             assert self.busy > -ENOUGH, "it waits for nobody"
@@ -282,3 +291,48 @@ def test_a_helper_that_is_ended_while_a_row_waits_for_its_slot_stops_nobody_else
     assert TeamRun(team, 3).send(stop=stop) == "SIGTERM"
     assert [step for step in team.steps if step.startswith("tell")] == told
     assert team.steps.count("row") == 1
+
+
+def test_a_machine_with_nothing_to_commit_beats_all_the_same() -> None:
+    """Its rows wait for a gateway that takes half a minute: without a beat the others shut it out meanwhile."""
+    team = Team(leads=False)
+    recorder = Recorder(TeamRun(team, 0), StopRequest())
+    assert team.has_heard.wait(10)
+    recorder.close()
+
+
+def test_a_machine_beats_at_its_start_its_end_and_when_it_rests_and_hears_after_each_commit() -> None:
+    """A beat for each commit would double what a row costs; and what stops all is to be heard before the next row."""
+    team, heard = Team(leads=False), []
+    team.beat_every_s = 1000.0
+    recorder = Recorder(TeamRun(team, 0), StopRequest(), lambda: heard.append(team.beats))
+    for row in range(20):
+        recorder.mark_sending(row)
+    recorder.rest()
+    assert team.steps == ["idle"]
+    recorder.close()
+    assert (team.beats, heard) == (3, [1] * 20 + [2, 3])
+
+
+@pytest.mark.parametrize("fails", [LedgerNotUsable("taken over by another machine"), ZeroDivisionError("row 1")])
+def test_a_machine_whose_beat_fails_sends_nothing_more(fails: Exception) -> None:
+    """It may have been shut out: whatever it is granted now another machine sends as well. Nobody waits for it."""
+    team, stop, granted = Team(leads=False), StopRequest(), list[list[int]]()
+    team.beat_every_s = 1000.0
+
+    class Granting(TeamRun):
+        def commit(self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]]) -> set[int]:
+            granted.append(list(intents))
+            return super().commit(intents, outcomes)
+
+    recorder = Recorder(Granting(team, 0), stop)
+    recorder.mark_sending(1)
+    team.fails = fails
+    for _ in range(2):
+        recorder.rest()
+    with pytest.raises(LedgerNotUsable):
+        recorder.mark_sending(2)
+    with pytest.raises(LedgerNotUsable, match=r"^taken over|^the ledger failed with ZeroDivisionError$"):
+        recorder.close()
+    assert (granted, team.beats) == ([[1]], 2)
+    assert (stop.reason or "").startswith("the ledger can't be written: ")

@@ -89,7 +89,7 @@ def test_a_commit_does_not_wait_for_others_where_requests_are_spread(monkeypatch
 def test_after_a_commit_that_failed_nothing_is_granted_any_more() -> None:
     """The next commit would work (the disk has room again), but what the ledger holds by now nobody knows."""
     commits: list[list[int]] = []
-    spilled: list[int] = []
+    spilled: list[list[int]] = []
 
     class Failing(_Groups):
         def commit(self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]]) -> set[int]:
@@ -99,7 +99,7 @@ def test_after_a_commit_that_failed_nothing_is_granted_any_more() -> None:
             return set(intents)
 
         def spill(self, outcomes: Sequence[tuple[int, Outcome]]) -> None:
-            spilled.extend(row for row, _ in outcomes)
+            spilled.append([row for row, _ in outcomes])
 
     stop = StopRequest()
     recorder = Recorder(Failing(), stop)
@@ -109,7 +109,7 @@ def test_after_a_commit_that_failed_nothing_is_granted_any_more() -> None:
     recorder.record(3, ACCEPTED)
     with pytest.raises(LedgerNotUsable, match="no space left"):
         recorder.close()
-    assert (commits, spilled, stop.reason) == ([[1]], [3], "the ledger can't be written: no space left")
+    assert (commits, spilled, stop.reason) == ([[1]], [[3]], "the ledger can't be written: no space left")
 
 
 def test_whatever_a_commit_fails_with_ends_the_run_in_words_of_ours() -> None:
