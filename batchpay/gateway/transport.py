@@ -102,7 +102,7 @@ class GatewayAnswer(requests.Response):
     def __init__(self, request: requests.PreparedRequest, reader: AnswerReader) -> None:
         # Without the __init__ of requests, which creates a cookie jar for every answer: none are kept here.
         self.request, self.url, self.history, self.raw = request, request.url or "", [], None
-        self.status_code, self._content, self._content_consumed = reader.http_status, reader.body, True
+        self.status_code, self._content = reader.http_status, reader.body
         self.headers = cast("CaseInsensitiveDict[str]", reader.headers)
 
 

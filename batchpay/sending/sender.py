@@ -66,10 +66,10 @@ class Sender:
         self._attempts = attempts
         self._settings = settings
         self._stop = stop
-        self._limits = Limits()
-        self._holds_back: HoldsBack = lambda payment: False
+        self._limits: Limits
+        self._holds_back: HoldsBack
         self._turn = threading.Lock()
-        self._payments: Iterator[PendingPayment] = iter(())
+        self._payments: Iterator[PendingPayment]
         self._no_more = False
         self._limit_reached = False
         self._failed: Exception | None = None
@@ -172,7 +172,6 @@ class Sender:
             reason = shared.stop or self._breaker.too_many(shared.in_a_row, shared.in_all)
             if reason is not None:
                 self._stop.ask(reason)
-                self._announce_stop()
 
     def _announce_stop(self) -> None:
         """Stop all machines if this one leads and stops, or if the gateway's answers require it.

@@ -91,6 +91,7 @@ def test_adapter_in_a_session_that_trusts_the_environment(
         with pytest.raises(requests.ConnectionError, match="certificate"):
             session.post(f"{server.base_url}/v2/api/payment.json", data=body(), verify=False)
     assert server.bodies == {"one": 1}
+    assert server.heads[0].startswith(b"POST /v2/api/payment.json HTTP/1.1\r\n")
 
 
 def test_key_log_variable_is_inert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

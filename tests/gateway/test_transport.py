@@ -418,6 +418,7 @@ def test_close_ends_connections_of_all_threads(tls: str | None, authority: trust
         assert arrived.wait(5)
         client.close()
         thread.join(5)
+        assert not thread.is_alive()
     assert outcomes[0].state is State.IN_DOUBT
 
 

@@ -34,7 +34,7 @@ class Team:
         self.leads, self.shared, self.busy = leads, shared or Shared(), busy
         self.beat_every_s = 0.001
         self.steps: list[str] = []
-        self.has_heard = threading.Event()
+        self.has_heard, self.has_beaten, self.has_looked = (threading.Event() for _ in range(3))
         self.beats = 0
         self.fails: Exception | None = None
 
@@ -55,7 +55,7 @@ class Team:
         if self.fails is not None:
             raise self.fails
         if self.beats == 4:
-            self.has_heard.set()
+            self.has_beaten.set()
         if is_idle:
             self.busy -= 1
             assert self.busy > -ENOUGH, "it waits for nobody"
@@ -153,6 +153,21 @@ def test_a_stop_is_told_while_rows_are_still_in_flight() -> None:
     assert team.steps[:5] == ["row", "share", "row", "tell: Ctrl-C", "answer"]
 
 
+def test_an_answer_that_stops_all_machines_is_told_together_with_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not when whoever looks after the workers comes by again: until then the others send with a key that is void."""
+    monkeypatch.setattr("batchpay.sending.sender._TICK_S", 1000.0)
+    team, heard = Team(leads=False), []
+
+    def answer() -> Outcome:
+        worker = threading.current_thread().name
+        if worker == "worker 1":  # the one that is looked after
+            heard.append(team.has_heard.wait(10))
+        return REFUSED if worker == "worker 2" else ACCEPTED
+
+    assert TeamRun(team, 3).send(answer, workers=2) == REFUSED.stop
+    assert heard == [True]
+
+
 @pytest.mark.parametrize(
     ("leads", "answers", "asked", "told"),
     [
@@ -233,7 +248,7 @@ class _Noting(TeamRun):
         claimed = super().claim(limit)
         if not claimed and self.team.steps.count("row") == 2:
             self.team.steps.append("claims none")
-            self.team.has_heard.set()
+            self.team.has_looked.set()
         return claimed
 
 
@@ -243,7 +258,7 @@ def test_a_machine_with_a_row_in_flight_is_not_idle() -> None:
 
     def answer() -> Outcome:
         if "share" in team.steps:
-            assert team.has_heard.wait(10)
+            assert team.has_looked.wait(10)
             team.steps.append("answer")
         return ACCEPTED
 
@@ -297,7 +312,7 @@ def test_a_machine_with_nothing_to_commit_beats_all_the_same() -> None:
     """Its rows wait for a gateway that takes half a minute: without a beat the others shut it out meanwhile."""
     team = Team(leads=False)
     recorder = Recorder(TeamRun(team, 0), StopRequest())
-    assert team.has_heard.wait(10)
+    assert team.has_beaten.wait(10)
     recorder.close()
 
 
