@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime
 
 import pytest
@@ -55,6 +56,9 @@ def test_the_time_of_until_is_heard_by_who_waits_for_the_gateway() -> None:
     stop = StopRequest()
     with Limits(until=0.0).watched(stop):
         assert stop.event.wait(10)
+        for watcher in (one for one in threading.enumerate() if one.name == "until"):
+            watcher.join(10)
+            assert not watcher.is_alive(), "it looked again and again, on a processor of its own"
     assert stop.reason == f"the time given by --until, {local_time(datetime.fromtimestamp(0, UTC))}, is reached"
     for limits in (Limits(), Limits(until=4e9)):
         stop = StopRequest()

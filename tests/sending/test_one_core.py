@@ -24,6 +24,19 @@ def test_while_a_run_sends(workers: int, policy: int) -> None:
     assert place() == before
 
 
+def test_a_run_keeps_to_the_cores_that_it_may_use() -> None:
+    """An administrator gave it one core (taskset, a container): the others belong to somebody else."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        with on_one_core(1):
+            within, _ = place()
+        after, _ = place()
+    finally:
+        os.sched_setaffinity(0, before)
+    assert within == after == {min(before)}
+
+
 def test_where_the_system_has_no_such_thing(monkeypatch: pytest.MonkeyPatch) -> None:
     """On macOS a run goes on as it is."""
     monkeypatch.delattr(os, "sched_setaffinity")
