@@ -94,8 +94,7 @@ class CircuitBreaker:
         self._in_a_row_max = settings.max_in_doubt_in_a_row
         self._in_all_max = settings.max_in_doubt
         self._lock = threading.Lock()
-        self._in_a_row = 0
-        self._in_all = 0
+        self._in_a_row = self._in_all = 0
         self.ever_recognized = False
         """Whether the gateway has given an answer that the profile knows: then more than one row may be in flight."""
 
