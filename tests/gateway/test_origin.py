@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from batchpay.errors import SettingsNotUsable
-from batchpay.gateway.origin import check_origin, check_proxy, environment_of, is_loopback
+from batchpay.gateway.origin import check_origin, check_proxy, environment_of, is_loopback, is_rehearsal
 from batchpay.settings import GatewaySettings
 
 
@@ -73,6 +73,7 @@ def test_usable_origins(base_url: str, shown: str, authority: str) -> None:
         "https://[::1",
         "https://[::zz]",
         "https://[fe80::1%eth0]",
+        "https://[v1.a:1]",
         "https://gate%2eway.example",
     ],
 )
@@ -136,6 +137,26 @@ def test_unusable_proxies(proxy: str) -> None:
 def test_the_environment_is_the_settings_or_the_address_says_it(base_url: str, setting: str, environment: str) -> None:
     """A gateway on loopback is for tests unless the setting says otherwise; every other one is live."""
     assert environment_of(GatewaySettings(base_url=base_url, environment=setting)) == environment
+
+
+@pytest.mark.parametrize(
+    ("base_url", "setting", "is_it"),
+    [
+        ("http://127.0.0.1:8080", "", True),
+        ("http://127.0.0.1:8080", "live", False),
+        ("https://sandbox.example.com", "test", False),
+        ("https://pay.example.com", "", False),
+    ],
+)
+def test_nothing_moves_money_only_at_a_test_gateway_on_this_machine(base_url: str, setting: str, is_it: bool) -> None:
+    """A live gateway may be reached through a tunnel that ends here, and a test gateway elsewhere may be none."""
+    assert is_rehearsal(GatewaySettings(base_url=base_url, environment=setting)) is is_it
+
+
+def test_an_address_that_is_missing_is_named() -> None:
+    """The first thing that somebody is told who has set nothing: what to set, by both of its names."""
+    with pytest.raises(SettingsNotUsable, match=r"^gateway\.base_url \(BATCHPAY_BASE_URL\) is not set$"):
+        check_origin("")
 
 
 def test_an_environment_is_live_or_test() -> None:

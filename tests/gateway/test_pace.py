@@ -42,6 +42,12 @@ def test_retry_after(text: str, seconds: float | None) -> None:
     assert pace == Pace(retry_after_s=seconds, refused=True)
 
 
+def test_a_date_without_the_answers_own_counts_from_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway that sends no Date: its refusal could not be judged, so that a row that was not paid was in doubt."""
+    monkeypatch.setattr("time.time", lambda: 784_111_777.0)
+    assert read_pace(429, {"retry-after": "Sun, 06 Nov 1994 08:49:47 GMT"}) == Pace(retry_after_s=10.0, refused=True)
+
+
 @pytest.mark.parametrize(
     ("headers", "pace"),
     [
@@ -61,6 +67,7 @@ def test_retry_after(text: str, seconds: float | None) -> None:
         ),
         ({"ratelimit-limit": "many", "x-ratelimit-remaining": "-3", "ratelimit-reset": ""}, Pace()),
         ({"ratelimit-policy": "q=0;w=0"}, Pace()),
+        ({"ratelimit-policy": "w=60", "x-ratelimit-limit": "0"}, Pace(window_s=60)),
     ],
 )
 def test_announced_limits(headers: dict[str, str], pace: Pace | None) -> None:

@@ -20,7 +20,7 @@ import trustme
 from requests.structures import CaseInsensitiveDict
 
 from batchpay.errors import SettingsNotUsable
-from batchpay.gateway.connection import Connection
+from batchpay.gateway.connection import Connection, Connector
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.gateway.permission import PERMISSION_S, TOO_OLD, since_boot_s
 from batchpay.gateway.transport import UNASKED_ANSWER, GatewaySession, ProvenRequest, SendProof, Transport
@@ -173,6 +173,27 @@ def test_idle_connection_is_thrown_away() -> None:
         assert client.pay(body("a"), nothing).state is State.ACCEPTED
         assert client.pay(body("b"), nothing).state is State.ACCEPTED
     assert server.connections == 2
+
+
+def test_a_gateway_that_speaks_first_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The port of another service, which greets: found before the ledger is asked, so that the row is not in doubt."""
+    connect = Connector.open
+
+    def greeted(connector: Connector, deadline: float) -> Connection:
+        connection = connect(connector, deadline)
+        assert select.select([connection._socket], [], [], 5)[0]
+        return connection
+
+    def greet(conversation: Conversation) -> None:
+        conversation.write(b"220 mail.example ESMTP\r\n")
+        conversation.hang()
+
+    monkeypatch.setattr(Connector, "open", greeted)
+    asked: list[str] = []
+    with FaultServer(Fault(frozenset(), on_connect=greet)) as server, client_of(server) as client:
+        outcome = client.pay(body(), lambda: asked.append("commit"))
+    assert (outcome.state, outcome.bytes_sent, asked, server.request_bytes) == (State.PENDING, 0, [], 0)
+    assert outcome.reason == f"{server.base_url} sent data before the request, or closed the connection"
 
 
 def test_a_connection_that_rested_is_used_again_if_nothing_came(monkeypatch: pytest.MonkeyPatch) -> None:
