@@ -295,9 +295,11 @@ def test_the_run_may_be_over_when_a_slot_comes(*, by_signal: bool) -> None:
         raise AssertionError("nothing may be sent")
 
     throttle = Slow.from_settings(settings, stop.event)
-    Sender(run, pay, throttle, Attempts(settings, stop.event), settings, stop).send_all(limits)
+    sender = Sender(run, pay, throttle, Attempts(settings, stop.event), settings, stop)
+    sender.send_all(limits)
     too_late = f"the time given by --until, {local_time(datetime.fromtimestamp(0, UTC))}, is reached"
-    assert (run.outcomes, stop.reason) == ([], "SIGTERM" if by_signal else too_late)
+    assert (sender.tally.attempts, run.outcomes) == (0, [])
+    assert stop.reason == ("SIGTERM" if by_signal else too_late)
 
 
 @pytest.mark.parametrize("workers", [1, 4])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -207,3 +208,21 @@ def test_a_refusal_goes_to_the_others_with_the_next_lease_and_counts_for_all() -
     rate, paused_s = next((rate, paused_s) for rate, paused_s in source.asked if paused_s)
     assert paused_s == pytest.approx(1.0, abs=0.05)
     assert 80 < rate < RATE_MOST
+
+
+@pytest.mark.parametrize("sharers", [2, 3])
+def test_a_quota_that_is_used_together_is_found_whole(sharers: int) -> None:
+    """Of a hundred a minute each of two runs sent fifty, and each took fifty for what the gateway allows."""
+    clock = Clock()
+    used: Counter[int] = Counter()
+    throttle = clock.throttle(Source(Lease(0.0, 0.01, 1, sharers)), None)
+    while clock.now < 400:
+        sent_at = clock.leaves(throttle)
+        minute = int(sent_at // 60)
+        used[minute] += sharers
+        clock.now += 0.02
+        throttle.learn(Pace(refused=True) if used[minute] > 600 else None, sent_at)
+    found = throttle.finding()
+    assert found is not None
+    assert found.window_s == 60.0
+    assert found.rate == pytest.approx(10.0, rel=0.02)
