@@ -7,7 +7,7 @@ import pytest
 from batchpay.gateway.wire import HEAD_BYTES_MAX, INTERIM_ANSWERS_MAX, AnswerReader, AnswerRefused
 
 OK = b"HTTP/1.1 200 OK\r\n"
-PROCESSING = b"HTTP/1.1 102 Processing\r\n\r\n"
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n"
 WHOLE = OK + b"Content-Length: 2\r\n\r\n{}"
 BODY_BYTES_MAX = 40
@@ -53,16 +53,17 @@ def test_what_is_no_single_whole_answer_is_refused_at_once(data: bytes, why: str
 def test_a_whole_answer_is_read_whatever_comes_before_it() -> None:
     """As many interim answers as are allowed, of which no header stays; then the answer, byte by byte."""
     reader = AnswerReader(BODY_BYTES_MAX)
-    for byte in HINTS * (INTERIM_ANSWERS_MAX - 1) + PROCESSING + WHOLE:
+    for byte in HINTS * (INTERIM_ANSWERS_MAX - 1) + CONTINUE + WHOLE:
         assert not reader.done
         reader.feed(bytes([byte]))
     assert (reader.done, reader.http_status, reader.body, reader.keep_alive) == (True, 200, b"{}", True)
     assert reader.headers == {"content-length": "2"}
 
 
-def test_a_body_that_there_never_is_needs_no_length() -> None:
-    """204 says so by itself."""
-    reader = fed(b"HTTP/1.1 204 No Content\r\n\r\n")
+@pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
+def test_a_body_that_there_never_is_needs_no_length(status: bytes) -> None:
+    """The status says so by itself."""
+    reader = fed(b"HTTP/1.1 %b\r\n\r\n" % status)
     assert (reader.done, reader.body) == (True, b"")
 
 
