@@ -225,7 +225,7 @@ def test_a_quota_that_is_used_together_is_found_whole(sharers: int) -> None:
         minute = int(sent_at // 60)
         used[minute] += sharers
         clock.now += 0.02
-        throttle.learn(Pace(refused=True) if used[minute] > 600 else None, sent_at)
+        throttle.learn(Pace(refused=used[minute] > 600), sent_at)
     found = throttle.finding()
     assert found is not None
     assert found.window_s == 60.0
