@@ -13,7 +13,7 @@ import pytest
 
 from batchpay.errors import SettingsNotUsable
 from batchpay.outcome import Pace
-from batchpay.sending.pacing import Throttle
+from batchpay.sending.pacing import ALONE_S_MAX, Throttle
 from batchpay.settings import SubmitSettings, parse_rate
 from tests.support import pace_world
 from tests.support.pace_world import Bucket, Limiter, SlidingSecond
@@ -208,6 +208,77 @@ def test_nothing_but_refusals_double_the_pause() -> None:
     throttle.acquire()
     throttle.learn(Pace(retry_after_s=0.0, refused=True), sent_at=now[0])
     assert throttle.state().paused_s == 0
+
+
+def test_what_a_stall_lost_is_not_made_up_by_two_at_once() -> None:
+    """A gateway that has refused may refuse two at the same time: they keep apart, less what threads wake up late."""
+    now, late_s = 0.0, 0.002
+
+    def sleep(seconds: float) -> bool:
+        nonlocal now
+        now += seconds + late_s
+        return False
+
+    throttle = Throttle(50.0, clock=lambda: now, sleep=sleep)
+    left, rates = list[float](), list[float]()
+    for number in range(200):
+        assert throttle.acquire()
+        left.append(now)
+        throttle.learn(Pace(retry_after_s=0.1, refused=True) if number == 100 else None, now)
+        rates.append(throttle.state().rate)
+        now += 0.04 * (number % 20 == 0)
+    apart = zip(left[101:], left[102:], rates[101:], strict=False)
+    assert all(later - earlier >= 1 / rate - 1.6 * late_s for earlier, later, rate in apart)
+
+
+def test_a_request_that_goes_alone_and_is_lost_holds_up_the_others_for_a_moment_only() -> None:
+    """Nobody answers it, so that nothing is heard of it any more: the run stood still until somebody stopped it."""
+    now = 0.0
+
+    def sleep(seconds: float) -> bool:
+        nonlocal now
+        now += seconds
+        return now > 60.0
+
+    throttle = Throttle(50.0, clock=lambda: now, sleep=sleep)
+    assert throttle.acquire()
+    throttle.learn(Pace(retry_after_s=5.0, refused=True), now)
+    left = [now for _ in range(2) if throttle.acquire()]
+    assert left == pytest.approx([5.0, 5.0 + ALONE_S_MAX], abs=0.01)
+
+
+@pytest.mark.parametrize(("answers", "may_leave"), [(0, 3), (1, 5), (2, 7)])
+def test_a_run_begins_with_few_and_each_answer_lets_more_leave(answers: int, may_leave: int) -> None:
+    """One that begins far above the limit has dozens refused before it hears of the first."""
+    now = 0.0
+
+    def sleep(seconds: float) -> bool:
+        nonlocal now
+        now += seconds
+        return now > 0.5
+
+    throttle, left = Throttle(1000.0, clock=lambda: now, sleep=sleep), 0
+    while throttle.acquire():
+        left += 1
+        if left <= answers:
+            throttle.learn(None, now)
+    assert left == may_leave
+
+
+def test_no_more_leave_together_than_a_second_may_have() -> None:
+    """Held up from the start by one commit: the last of them leaves a second later."""
+    slept: list[float] = []
+    throttle = Throttle(50.0, clock=lambda: 0.0, sleep=slept.append)
+    for _ in range(51):
+        throttle.leave()
+    assert slept == [1.0]
+
+
+def test_a_limit_without_its_window_is_no_rate() -> None:
+    """A hundred, but in which time? It was divided by nothing, and the run ended."""
+    throttle = Throttle(50.0, clock=lambda: 0.0)
+    throttle.learn(Pace(limit=10.0), 0.0)
+    assert throttle.state().rate == 50.0
 
 
 def test_one_congestion_lowers_the_rate_once() -> None:
