@@ -76,6 +76,18 @@ def test_a_payment_without_an_invoice_number_may_be_given_one() -> None:
         assert client.pay(body("one"), nothing).state is State.IN_DOUBT
 
 
+@pytest.mark.parametrize("invoice", ['7" pipe', "a\\b", "M\u00fcller 7"])
+def test_an_invoice_number_is_the_same_however_it_is_written(invoice: str) -> None:
+    """With a quote in it, or a letter that one side escapes, every such row was in doubt: it seemed to be another's."""
+
+    def repeats(conversation: Conversation) -> None:
+        said = {"status": "success", "payment": {"invoiceNumber": invoice}}
+        conversation.write(answer("200 OK", json.dumps(said, ensure_ascii=False).encode()))
+
+    with FaultServer(Fault(frozenset(), on_request=repeats)) as server, client_of(server) as client:
+        assert client.pay(body(invoice), nothing).state is State.ACCEPTED
+
+
 def test_what_may_hold_an_account_number_is_in_no_trace() -> None:
     """A gateway may repeat the request in its answer; whatever shows our values shows neither that nor the account."""
     exchange = Exchange(200, {}, body("first"), 1, 0.1, None)
