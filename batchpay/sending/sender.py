@@ -282,7 +282,8 @@ class Sender:
             self.tally.outcomes[outcome.state] += 1
         reason = self._breaker.reason_to_stop(outcome)
         if reason is not None:
-            if self._breaker.ever_recognized and not self._stop:  # a row that a stop kept from beginning judges nothing
-                self._judged = reason
-            self._stop.ask(reason)
+            with self._lock:
+                if self._breaker.ever_recognized and not self._stop:  # what comes after a stop is not its reason
+                    self._judged = reason
+                self._stop.ask(reason)
             self._announce_stop()

@@ -168,6 +168,31 @@ def test_an_answer_that_stops_all_machines_is_told_together_with_its_row(monkeyp
     assert heard == [True]
 
 
+def test_a_row_that_is_not_begun_any_more_hides_no_answer_that_stops_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Right after a refusal, before it is told: the row of another worker ends for it as well, and says no reason."""
+    team, refused, ended = Team(leads=False), threading.Event(), threading.Event()
+    announce = Sender._announce_stop
+
+    def acquire(_: Throttle) -> bool:
+        return threading.current_thread().name != "worker 1" or not refused.wait(10)
+
+    def announce_late(sender: Sender) -> None:
+        worker = threading.current_thread().name
+        if worker == "worker 2":
+            refused.set()
+            ended.wait(10)
+        if worker.startswith("worker"):
+            announce(sender)
+        if worker == "worker 1":
+            ended.set()
+
+    monkeypatch.setattr(Throttle, "acquire", acquire)
+    monkeypatch.setattr(Sender, "_announce_stop", announce_late)
+    answers = iter([ACCEPTED, REFUSED])
+    assert TeamRun(team, 3).send(lambda: next(answers), workers=2) == REFUSED.stop
+    assert [step for step in team.steps if step.startswith("tell")] == [f"tell: {REFUSED.stop}"]
+
+
 @pytest.mark.parametrize(
     ("leads", "answers", "asked", "told"),
     [
