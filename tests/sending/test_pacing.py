@@ -227,8 +227,9 @@ def test_what_a_stall_lost_is_not_made_up_by_two_at_once() -> None:
         throttle.learn(Pace(retry_after_s=0.1, refused=True) if number == 100 else None, now)
         rates.append(throttle.state().rate)
         now += 0.04 * (number % 20 == 0)
-    apart = zip(left[101:], left[102:], rates[101:], strict=False)
+    apart = list(zip(left[101:], left[102:], rates[101:], strict=False))
     assert all(later - earlier >= 1 / rate - 1.6 * late_s for earlier, later, rate in apart)
+    assert any(later - earlier <= 1 / rate - 0.25 * late_s for earlier, later, rate in apart), "nothing was made up"
 
 
 def test_a_request_that_goes_alone_and_is_lost_holds_up_the_others_for_a_moment_only() -> None:
@@ -274,10 +275,46 @@ def test_no_more_leave_together_than_a_second_may_have() -> None:
     assert slept == [1.0]
 
 
-def test_a_limit_without_its_window_is_no_rate() -> None:
+def test_a_thread_that_wakes_up_late_is_counted_when_it_left() -> None:
+    """Those of the next second keep clear of it: 51 left within a second of 50."""
+    now, late_s, left = 0.0, iter([0.05]), list[float]()
+
+    def sleep(seconds: float) -> bool:
+        nonlocal now
+        now += seconds + next(late_s, 0.0)
+        return False
+
+    throttle = Throttle(50.0, clock=lambda: now, sleep=sleep)
+    for _ in range(150):
+        throttle.leave()
+        left.append(now)
+    assert all(later - earlier >= 0.999 for earlier, later in zip(left, left[50:], strict=False))
+
+
+def test_an_answer_to_what_left_before_the_pause_does_not_end_it() -> None:
+    """It was taken before the limit was reached: the one that goes alone finds out whether more may go."""
+    now = 0.0
+
+    def sleep(seconds: float) -> bool:
+        nonlocal now
+        now += seconds
+        return False
+
+    throttle = Throttle(50.0, clock=lambda: now, sleep=sleep)
+    before = [now for _ in range(2) if throttle.acquire()]
+    throttle.learn(Pace(retry_after_s=1.0, refused=True), before[1])
+    assert throttle.acquire()
+    alone_at = now
+    throttle.learn(None, before[0])
+    assert throttle.acquire()
+    assert now - alone_at == pytest.approx(ALONE_S_MAX, abs=0.01)
+
+
+@pytest.mark.parametrize("told", [Pace(limit=10.0), Pace(window_s=60.0)])
+def test_a_limit_without_its_window_is_no_rate(told: Pace) -> None:
     """A hundred, but in which time? It was divided by nothing, and the run ended."""
     throttle = Throttle(50.0, clock=lambda: 0.0)
-    throttle.learn(Pace(limit=10.0), 0.0)
+    throttle.learn(told, 0.0)
     assert throttle.state().rate == 50.0
 
 
@@ -375,6 +412,7 @@ def test_stop_ends_every_wait() -> None:
         thread.join(5)
     assert turned_away == [False] * 8
     assert not throttle.acquire()
+    assert not Throttle.from_settings(SubmitSettings(rate="0.1"), stop).acquire(), "though its slot is there"
 
 
 def test_longest_wait_of_the_settings_bounds_a_pause() -> None:
