@@ -24,6 +24,9 @@ For each part polars unpacks the dictionaries of its row groups again, which in 
 as the rows themselves; larger parts take more memory.
 """
 
+_NO_CELLS = (pl.Binary, pl.Object, pl.Time, pl.Duration, pl.Unknown, pl.Float16)
+"""Types that a payment's cells can't have; of half floats not even 2,049 is distinguished from 2,048."""
+
 
 class ParquetReader:
     """The rows of a Parquet file."""
@@ -38,7 +41,7 @@ class ParquetReader:
             raise FileRefused(f"{file.name}: is a broken Parquet file") from None
         self.names = tuple(self._schema)
         for name, kind in self._schema.items():
-            if kind.is_nested() or kind in (pl.Binary, pl.Object, pl.Time, pl.Duration, pl.Unknown):
+            if kind.is_nested() or kind in _NO_CELLS:
                 raise FileRefused(
                     f"{file.name}: column {column_name(name)} holds {kind}, which can't be a payment's cell"
                 )

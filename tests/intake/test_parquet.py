@@ -137,10 +137,11 @@ def test_replaced_between_the_look_at_its_pages_and_the_reading(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "series", [pl.Series([[1]]), pl.Series([{"a": 1}]), pl.Series([b"x"]), pl.Series([None], dtype=pl.Time)]
-)
+    "series", [pl.Series([[1]]), pl.Series([{"a": 1}]), pl.Series([b"x"]), pl.Series([None], dtype=pl.Time),
+     pl.Series([2049.0], dtype=pl.Float16)],
+)  # fmt: skip
 def test_other_types_are_refused(tmp_path: Path, series: pl.Series) -> None:
-    """A nested or binary column is refused by its name."""
+    """A nested or binary column is refused by its name, and one of half floats: 2,049 there is 2,048."""
     with pytest.raises(FileRefused, match="column memo holds"):
         read(parquet(tmp_path, {"memo": series}))
 
