@@ -231,9 +231,9 @@ def recoded(blocks: Iterator[bytes], encoding: str | None, name: str) -> Iterato
         yield from blocks
         return
     try:
-        b"".decode(encoding)  # refuses codecs that are not text encodings, such as zip
+        " ".encode(encoding)  # refuses codecs that are not text encodings, such as zip
         decoder = codecs.getincrementaldecoder(encoding)("strict")
-    except LookupError:
+    except (LookupError, ValueError):
         raise FileRefused(f"{name}: unknown encoding {encoding!r}") from None
     lines = 0
     ended = False

@@ -192,8 +192,13 @@ def test_encoding(tmp_path: Path) -> None:
         assert frame["billingLastName"].to_list() == ["Byron", "Müller"]
     with pytest.raises(FileRefused, match="line 3 is not ascii"):
         read(write(tmp_path, text.encode("latin-1")), REQUIRED, encoding="ascii")
+
+
+@pytest.mark.parametrize("encoding", ["utf-9", "rot13", "zip", "base64", "undefined", ""])
+def test_an_encoding_that_is_none_of_text(tmp_path: Path, encoding: str) -> None:
+    """Refused as unknown: `rot13`, which Python knows as a codec too, ended the command with an internal error."""
     with pytest.raises(FileRefused, match="unknown encoding"):
-        read(write(tmp_path, text), encoding="utf-9")
+        read(write(tmp_path, csv_text(1)), encoding=encoding)
 
 
 def test_read_again(tmp_path: Path) -> None:
