@@ -22,7 +22,10 @@ def is_url(path: str) -> bool:
 
 def open_stored(url: str, asked: str | None = None) -> OpenFile:
     """Read an object once into a private copy; raises FileRefused."""
-    parts, name = urlsplit(url), shown_url(url)
+    try:
+        parts, name = urlsplit(url), shown_url(url)
+    except ValueError:
+        raise FileRefused("the URL of a payment file is malformed") from None
     if parts.scheme not in SCHEMES:
         raise FileRefused(f"{name}: {parts.scheme}:// is not a store that can be read")
     if parts.path.lower().endswith((".parquet", ".pq")):
@@ -45,7 +48,7 @@ def _parquet(url: str) -> PrivateCopy:
         with os.fdopen(os.dup(descriptor), "wb") as file:
             pl.scan_parquet(url, glob=False).sink_parquet(file, compression="lz4", maintain_order=True)
         seal(descriptor)
-    except Exception:  # its text may hold a signed URL or a cell of the file
+    except (Exception, pl.exceptions.PanicException):  # its text may hold a signed URL or a cell of the file
         os.close(descriptor)
         raise FileRefused(f"{shown_url(url)}: can't be read from its store, or is a broken Parquet file") from None
     return PrivateCopy(descriptor, os.fstat(descriptor).st_size)

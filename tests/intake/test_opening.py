@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from batchpay.errors import FileRefused
@@ -97,10 +99,24 @@ def test_by_url(tmp_path: Path, kind: str) -> None:
 
 def test_urls_that_lead_nowhere(tmp_path: Path) -> None:
     """A store that can't be read is one line without the URL's secrets."""
-    for url in ("file:///nowhere.csv?key=secret", "file:///nowhere.parquet?key=secret", "ftp://me:secret@host/a.csv"):
+    for url in (
+        "file:///nowhere.csv?key=secret", "file:///nowhere.parquet?key=secret", "ftp://me:secret@host/a.csv",
+        "s3://me:secret@[bucket/a.csv",
+    ):  # fmt: skip
         with pytest.raises(FileRefused) as refusal:
             read(url)
         assert "secret" not in str(refusal.value)
+
+
+def test_a_broken_parquet_file_in_a_store(tmp_path: Path) -> None:
+    """What polars makes of some is no Exception: the command ended with an internal error."""
+    path = tmp_path / "payments.parquet"
+    pl.DataFrame({"memo": ["x"]}).write_parquet(path, compression="uncompressed", statistics=False)
+    whole = path.read_bytes()
+    for at in range(4, 60):
+        path.write_bytes(whole[:at] + b"\0" + whole[at + 1 :])
+        with suppress(FileRefused):
+            read(path.as_uri())
 
 
 @pytest.mark.parametrize(
