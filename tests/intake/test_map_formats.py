@@ -175,6 +175,17 @@ def day_of(text: str, pattern: str) -> date | None:
         return None
 
 
+def test_days_and_months_without_anything_between() -> None:
+    """With their zero lost they are no date: 1122027, once 01122027, was read as November 2, not as January 12."""
+    for pattern, good, bad in (
+        ("%m%d%Y", "01122027", "1122027"), ("%d%m%y", "120127", "12127"), ("%Y%m%d", "20270112", "2027112"),
+    ):  # fmt: skip
+        found = [text for text, _ in read(DateFormat(pattern), [good, bad])]
+        assert found == ["01/12/2027", None], pattern
+    for pattern, certain in (("%d%b%Y", "1Jan2027"), ("%b%d%Y", "Jan12027")):
+        assert read(DateFormat(pattern), [certain])[0][0] == "01/01/2027"
+
+
 @pytest.mark.parametrize(
     ("pattern", "told"),
     [

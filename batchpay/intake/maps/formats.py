@@ -26,6 +26,7 @@ _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
     "december",
 )  # fmt: skip
+_ADJOINING = re.compile("%d%m|%m%d")
 _DIRECTIVES = {
     "d": "(?P<day>[0-9]{1,2})",
     "m": "(?P<month>[0-9]{1,2})",
@@ -135,6 +136,8 @@ class DateFormat:
         """Read a column of texts; `named` is what the person calls it."""
         pieces = self._pieces()
         pattern = "".join(_DIRECTIVES[piece] if at % 2 else re.escape(piece) for at, piece in enumerate(pieces))
+        if _ADJOINING.search(self.pattern):  # which digit belongs to which number would be a guess
+            pattern = pattern.replace("{1,2}", "{2}")
         parts = cells.str.extract_groups(f"^{_BLANKS}{pattern}{_BLANKS}$").struct.unnest()
         year = pl.lit("20") + pl.col("year") if "y" in pieces[1::2] else pl.col("year")
         if "month" in parts.columns:
