@@ -186,6 +186,22 @@ def test_zero_formats_wherever_they_stand(tmp_path: Path, cell: bytes) -> None:
     assert frame.select("achRoutingNumber", "achAccountNumber").row(0) == ("021000021", "0012345678")
 
 
+@pytest.mark.parametrize("how", ["as usual", "placeless"])
+def test_a_zero_format_of_cells_that_name_none(tmp_path: Path, how: str) -> None:
+    """A cell without a format has the first one, which the workbook's Normal style decides."""
+    path = workbook(
+        tmp_path, [HEADER, [12345678 if name == "achAccountNumber" else text for name, text in VALID.items()]]
+    )
+    styles = rb'<numFmts count="1"><numFmt numFmtId="164" formatCode="0000000000"/></numFmts>'
+    rewritten(path, "xl/styles.xml", lambda xml: re.sub(rb"<numFmts[^>]*/>", styles, xml).replace(
+        b'<cellXfs count="1"><xf numFmtId="0"', b'<cellXfs count="1"><xf numFmtId="164"'))  # fmt: skip
+    if how == "placeless":
+        rewritten(path, SHEET, lambda xml: re.sub(rb'<(c|row) r="[A-Z0-9]+"', rb"<\1", xml))
+    frame = read(path, REQUIRED)
+    assert frame["achAccountNumber"].to_list() == ["0012345678"]
+    assert not any(name.startswith(("_fault", "_warn")) for name in frame.columns)
+
+
 def test_error_cells(tmp_path: Path) -> None:
     """An error is never a blank cell, also where a formula made it, and carried ones are carried."""
 

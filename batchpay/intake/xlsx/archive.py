@@ -43,8 +43,6 @@ class SheetEntry:
     state: str
     """`visible`, `hidden`, or `veryHidden`: only a program can hide or show such a sheet."""
     path: str
-    position: int
-    """Position among all sheets, from 0."""
 
 
 def open_archive(file: BinaryIO) -> zipfile.ZipFile:
@@ -92,8 +90,7 @@ def list_sheets(archive: zipfile.ZipFile) -> list[SheetEntry]:
         if _local(element.tag) == "sheet":
             key = next((value for name, value in element.items() if _local(name) == "id" and "}" in name), "")
             state = element.get("state", "visible")
-            path = _part(archive, relations.get(key, ""))
-            sheets.append(SheetEntry(element.get("name", ""), state, path, len(sheets)))
+            sheets.append(SheetEntry(element.get("name", ""), state, _part(archive, relations.get(key, ""))))
     return sheets
 
 

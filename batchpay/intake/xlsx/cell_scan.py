@@ -38,6 +38,8 @@ _FORMULA = re.compile(rb"<c\b([^>]*)>\s*<f(?: [^>]*)?>?([^<]*)")
 _TEXT_ALONE = re.compile(rb"(\"|&quot;)[^\"]*\1")
 _REFERENCE = re.compile(rb'\br="([A-Z]{1,3})([0-9]{1,10})"')
 _NUMERIC_CELL = re.compile(rb'<c(?=\s)(?!.*\bt="(?!n")).*?\ss="([0-9]+)"', re.DOTALL)
+_FIRST_STYLE = "0"
+"""The style of a cell that names none."""
 
 CellRef = tuple[int, int]
 """Row and column of a cell, both from 1."""
@@ -71,7 +73,9 @@ def read_blocks(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def scan_blocks(blocks: Iterable[bytes], formats: dict[str, str]) -> Sheet | None:
-    """Search whole blocks; None where the XML is written in a way that needs `scan_tags`."""
+    """Search whole blocks; None where the XML, or a format of cells that name none, needs `scan_tags`."""
+    if _FIRST_STYLE in formats:
+        return None
     found = Sheet()
     has_data = False
     for block in _whole_rows(blocks):
@@ -203,8 +207,9 @@ class _Tags:
         self._found.reaches(self._row, self._column)
         kind = attributes.get("t", "n")
         self._is_error = kind == "e"
-        if kind == "n" and attributes.get("s") in self._formats:
-            self._found.styles[self._row, self._column] = self._formats[attributes["s"]]
+        style = attributes.get("s", _FIRST_STYLE)
+        if kind == "n" and style in self._formats:
+            self._found.styles[self._row, self._column] = self._formats[style]
 
     def _end(self, tag: str) -> None:
         name = tag.rpartition(":")[2]
