@@ -36,10 +36,9 @@ class Examples:
     with_account: int = 0
     """Of these, rows with an account number: the template's example has only zeros, so somebody typed over it."""
 
-    def add(self, rows: int, with_account: int = 0, *, first: bool) -> None:
-        """Count the rows of a chunk; `first` restarts the count when the file is read again."""
-        self.count = rows if first else self.count + rows
-        self.with_account = with_account if first else self.with_account + with_account
+    def restart(self) -> None:
+        """Begin the count of another reading."""
+        self.count = self.with_account = 0
 
     def notes(self) -> list[str]:
         """Note how many were skipped, and that a payment may be among them."""
@@ -83,7 +82,7 @@ def read_header(names: Sequence[str], *, required: Iterable[str] = REQUIRED, pla
     """
     given, names = names, [canonical_name(name) for name in names]
     internal = tuple(_internal_name(name, at) for at, name in enumerate(names))
-    twice = sorted({name for name in names if name and not name.startswith("_") and names.count(name) > 1})
+    twice = sorted({name for name in names if name.strip() and not name.startswith("_") and names.count(name) > 1})
     if twice:
         raise FileRefused(f"{place}the header has the same column twice: {_listed(twice)}")
     unknown = [name for name in internal if name and name not in COLUMNS and not name.startswith(UNNAMED)]

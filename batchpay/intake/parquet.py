@@ -70,6 +70,7 @@ class ParquetReader:
             columns += render_column(name, self._schema[name], form, str(names[name]))
         if marked is not None:
             columns.append(pl.col(marked).cast(pl.String))
+        self._header.examples.restart()
         row = 0
         for part in self._parts():
             try:

@@ -52,7 +52,8 @@ def finish_chunk(
     if header.note_at is not None:
         is_example = pl.col(places[header.note_at]).str.strip_chars().str.to_lowercase().eq_missing(EXAMPLE_MARK)
         examples, frame = frame.filter(is_example), frame.filter(~is_example)
-        header.examples.add(examples.height, _with_account(examples, names), first=not rows_before)
+        header.examples.count += examples.height
+        header.examples.with_account += _with_account(examples, names)
     own = [place for place, name in names.items() if name is not None]
     if not any(frame.get_column(place).null_count() == 0 for place in own):
         # A cell whose value is not known, such as a formula never calculated, is not blank.

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from batchpay.errors import FileRefused
+from batchpay.intake.csv import reader as csv_reader
 from batchpay.intake.header import near_miss, ours_as_meant, read_header
+from batchpay.intake.maps.map_file import mapping_of
 from batchpay.intake.source import open_source
 from batchpay.intake.template import write_blank
+from batchpay.intake.xlsx.worker import CHUNK_ROWS
 from batchpay.schemas.columns import COLUMNS
-from tests.support.payment_files import HEADER, csv_text, read, write
+from tests.support.payment_files import HEADER, VALID, csv_text, read, workbook, write
 
 
 @pytest.mark.parametrize(
@@ -95,6 +99,15 @@ def test_columns_without_a_name(tmp_path: Path) -> None:
     assert frame["_stray"].to_list() == [None, "cell 16 of the row is in a column without a name"]
 
 
+def test_columns_whose_names_are_blanks(tmp_path: Path) -> None:
+    """They have no name either: two of them were refused as the same column twice, which nobody could see."""
+    names, row = csv_text(1).splitlines()
+    mapping = mapping_of({"columns": {"amount": "amount"}}, "a.toml")
+    for given in (None, mapping):
+        with open_source(write(tmp_path, f"{names}, , \n{row},,\n"), mapping=given) as source:
+            assert (source.carried, source.own_header) == ((), (*HEADER, " ", " "))
+
+
 def test_example_rows_are_no_payments(tmp_path: Path) -> None:
     """A row whose _note says example is skipped and not counted."""
     lines = csv_text(2).splitlines()
@@ -104,6 +117,25 @@ def test_example_rows_are_no_payments(tmp_path: Path) -> None:
             (frame,) = source.chunks()
             assert frame.select("_row", "_line").rows() == [(1, 3)]
             assert source.examples.count == 1
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "xlsx"])
+def test_examples_far_above_the_first_payment(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part of the file without a payment began their count anew: a payment typed over one was not told."""
+    monkeypatch.setattr(csv_reader, "BLOCK_BYTES", (1, 1))
+    monkeypatch.setattr("batchpay.intake.streams.READ_BYTES", 1000)
+    monkeypatch.setattr("batchpay.intake.parquet.CHUNK_ROWS", 2)
+    rows = [["example", *VALID.values()]] * 2 + [[None] * (len(HEADER) + 1)] * CHUNK_ROWS + [[None, *VALID.values()]]
+    if kind == "xlsx":
+        path = workbook(tmp_path, [("_note", *HEADER), *rows])
+    else:
+        frame = pl.DataFrame(rows, schema=dict.fromkeys(["_note", *HEADER], pl.String), orient="row")
+        path = str(tmp_path / f"payments.{kind}")
+        frame.write_csv(path) if kind == "csv" else frame.write_parquet(path)
+    with open_source(path) as source:
+        for _ in range(2):  # as often as it is read
+            assert sum(chunk.height for chunk in source.chunks()) == 1
+            assert (source.examples.count, source.examples.with_account) == (2, 2)
 
 
 def test_a_payment_typed_over_the_example_is_told(tmp_path: Path) -> None:

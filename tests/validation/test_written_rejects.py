@@ -26,8 +26,8 @@ def source(tmp_path: Path) -> Iterator[Source]:
     with open_source(write(tmp_path, "".join([",".join(HEADER) + "\n", *rows, total + "\n"]))) as opened:
 
         def row_by_row() -> Iterator[pl.DataFrame]:
-            for at, row in enumerate(row for chunk in opened._chunks() for row in chunk.iter_slices(1)):
-                opened.examples.add(1, first=at == 0)
+            for row in (row for chunk in opened._chunks() for row in chunk.iter_slices(1)):
+                opened.examples.count += 1
                 yield row
 
         yield replace(opened, _chunks=row_by_row)

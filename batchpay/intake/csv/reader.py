@@ -90,6 +90,7 @@ class CsvReader:
     def _chunks(self, reading: Reading) -> Iterator[pl.DataFrame]:
         row, line = 0, self._dialect.data_line
         left = b""
+        self._header.examples.restart()
         for octets, is_last in self._blocks(reading):
             octets = Octets(left + octets.block, self._separator) if left else octets
             whole, left = self._split(octets, line, is_last, is_proven=reading.is_again)

@@ -77,6 +77,7 @@ class XlsxReader:
         places = [f"c{at}" for at in range(len(header.names))]
         names = dict(zip(places, header.internal, strict=True))
         marks = {kind + place: kind + name for place, name in names.items() if name for kind in CELL_MARKS}
+        header.examples.restart()
         row = 0
         try:
             for frame in run.frames():
