@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 _GROUPED = re.compile(r"[0-9]{1,3}(,[0-9]{3})+\.[0-9]{2}", re.ASCII)
-_AMOUNT = re.compile(r"([0-9]+)\.([0-9]{2})", re.ASCII)
+_AMOUNT = re.compile(r"([0-9]{1,15})\.([0-9]{2})", re.ASCII)
+"""Below 2^63 cents, as the ledger keeps them."""
 
 
 class State(StrEnum):

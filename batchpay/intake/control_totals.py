@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,12 +35,12 @@ class ControlTotals:
         return self.rows is not None or self.cents is not None
 
 
-def stated_totals(path: str, rows: int | None = None, total: str | None = None) -> ControlTotals:
+def stated_totals(path: str, rows: int | None = None, cents: int | None = None) -> ControlTotals:
     """Return the totals of the options, else those of the sidecar `FILE.control.toml`; raises FileRefused.
 
     An option and the sidecar that contradict each other are refused too.
     """
-    given = ControlTotals(rows, None if total is None else _cents("--expect-total", total))
+    given = ControlTotals(rows, cents)
     sidecar = Path(f"{path}.control.toml")
     if path == "-" or "://" in path:
         return given
@@ -120,14 +119,13 @@ def _read_sidecar(path: str) -> ControlTotals:
         raise FileRefused(f"{path}: rows must be a whole number")
     if total is not None and not isinstance(total, str):
         raise FileRefused(f'{path}: total must be text in quotation marks, such as "12345.67"')
-    return ControlTotals(rows, None if total is None else _cents(f"{path}: total", total))
+    return ControlTotals(rows, None if total is None else _cents(path, total))
 
 
-def _cents(what: str, text: str) -> int:
+def _cents(path: str, text: str) -> int:
     """Return the cents of a total; raises FileRefused. Whole dollars and one decimal are as clear as two."""
     whole, point, decimals = text.partition(".")
-    if not re.fullmatch("[0-9]+", whole) or (point and not re.fullmatch("[0-9]{1,2}", decimals)):
-        raise FileRefused(f"{what} must be an amount such as 12345.67")
-    cents = parse_cents(f"{whole}.{decimals:0<2}")
-    assert cents is not None
+    cents = None if point and not decimals else parse_cents(f"{whole}.{decimals:0<2}")
+    if cents is None:
+        raise FileRefused(f"{path}: total must be an amount such as 12345.67")
     return cents

@@ -22,6 +22,8 @@ def read_toml(path: str, kind: str) -> dict[str, Any]:
         return tomllib.loads(read_text(path, kind))
     except tomllib.TOMLDecodeError as error:
         raise FileRefused(f"{path} is not a {kind}: it is not valid TOML: {error}") from None
+    except (ValueError, RecursionError):
+        raise FileRefused(f"{path} is not a {kind}: a number is too long, or brackets are nested too deep") from None
 
 
 def read_json_object(path: str, kind: str) -> dict[str, Any]:

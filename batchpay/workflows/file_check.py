@@ -81,8 +81,7 @@ class CheckContext:
 
 def check_file(request: FileRequest, context: CheckContext) -> FileCheck:
     """Read the whole file once and write its rejects; raises FileRefused if it is refused whole."""
-    total = None if request.expect_cents is None else format_cents(request.expect_cents)
-    expected = stated_totals(request.path, request.expect_rows, total)
+    expected = stated_totals(request.path, request.expect_rows, request.expect_cents)
     source = open_source(
         request.path,
         format=request.format,

@@ -133,17 +133,21 @@ def test_totals_from_options_and_sidecar(tmp_path: Path) -> None:
     """Totals come from the options or the file beside, and may not contradict each other."""
     path = write(tmp_path, csv_text(2))
     assert stated_totals(path) == ControlTotals()
-    assert stated_totals(path, 2, "25") == ControlTotals(2, 2500)
+    assert stated_totals(path, 2, 2500) == ControlTotals(2, 2500)
     write(tmp_path, 'rows = 2\ntotal = "25.00"\n', "payments.csv.control.toml")
     assert stated_totals(path) == ControlTotals(2, 2500)
     assert stated_totals(path, 2).stated
     with pytest.raises(FileRefused, match="totals that differ from the options"):
         stated_totals(path, 3)
+    write(tmp_path, 'total = "25"\n', "payments.csv.control.toml")
+    assert stated_totals(path) == ControlTotals(None, 2500)
 
 
 @pytest.mark.parametrize(
-    "text", ["row = 2", "rows = -1", "rows = true", "total = 25.0", 'total = "x"', "rows =", "", "# rows = 2\n"]
-)
+    "text",
+    ["row = 2", "rows = -1", "rows = true", "total = 25.0", 'total = "x"', "rows =", "", "# rows = 2\n",
+     f"rows = {'9' * 5000}", f'total = "{"9" * 5000}"', "rows = " + "[" * 5000],
+)  # fmt: skip
 def test_broken_sidecars(tmp_path: Path, text: str) -> None:
     """A control file that states nothing clear is refused: cut off, it let a file pass that was cut off with it."""
     path = write(tmp_path, csv_text(1))
