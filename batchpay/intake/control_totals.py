@@ -47,7 +47,7 @@ def stated_totals(path: str, rows: int | None = None, cents: int | None = None) 
     try:
         read = FileIdentity.of(sidecar.stat())  # before it is read, so that one that replaces it in between is noticed
     except OSError as error:
-        if error.errno in _NOT_THERE:
+        if error.errno in _NOT_THERE and not _is_link(sidecar):
             return given
         raise FileRefused(f"{sidecar} can't be read: {error.strerror}") from None
     beside = _read_sidecar(str(sidecar))
@@ -120,6 +120,14 @@ def _read_sidecar(path: str) -> ControlTotals:
     if total is not None and not isinstance(total, str):
         raise FileRefused(f'{path}: total must be text in quotation marks, such as "12345.67"')
     return ControlTotals(rows, None if total is None else _cents(path, total))
+
+
+def _is_link(path: Path) -> bool:
+    """Whether a path that leads to no file is a link, whose disk may be gone."""
+    try:
+        return path.is_symlink()
+    except OSError:
+        return False
 
 
 def _cents(path: str, text: str) -> int:

@@ -143,6 +143,14 @@ def test_totals_from_options_and_sidecar(tmp_path: Path) -> None:
     assert stated_totals(path) == ControlTotals(None, 2500)
 
 
+def test_a_control_file_that_is_a_link_to_nothing(tmp_path: Path) -> None:
+    """The disk that it is on is not there: the payment file was read as if nobody had stated its totals."""
+    path = write(tmp_path, csv_text(1))
+    Path(f"{path}.control.toml").symlink_to(tmp_path / "share" / "control.toml")
+    with pytest.raises(FileRefused, match=r"control\.toml can't be read: No such file"):
+        stated_totals(path)
+
+
 @pytest.mark.parametrize(
     "text",
     ["row = 2", "rows = -1", "rows = true", "total = 25.0", 'total = "x"', "rows =", "", "# rows = 2\n",
