@@ -79,8 +79,9 @@ class PendingFile:
 
     def commit_new(self) -> bool:
         """Put the file in its place only if that is free; return False where it no longer is."""
+        with self.abandoned_on_error():
+            self._sync()  # asked once: a disk that lost what was written says so the first time only
         try:
-            self._sync()
             os.link(self._temporary, self.target)
         except FileExistsError:
             return False

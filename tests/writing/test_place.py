@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
+from batchpay.errors import NotUsable
 from batchpay.reports.results import is_results_of
 from batchpay.writing import place as place_module
 from batchpay.writing.atomic import PendingFile
@@ -69,6 +72,20 @@ def test_two_at_the_same_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Path, "exists", taken_then)
     assert put(target, "ours") == "pay.results-2.csv"
     assert target.read_text() == "theirs"
+
+
+def test_a_disk_that_loses_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says so once: the second question, asked as where there are no hard links, was answered with yes."""
+    answers = [OSError(errno.EIO, "Input/output error")]
+
+    def fsync(_: int) -> None:
+        if answers:
+            raise answers.pop()
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(NotUsable, match=r"pay\.results\.csv can't be written: Input/output error"):
+        put(tmp_path / "pay.results.csv", "a")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_nothing_is_made_where_there_is_nothing_to_replace(tmp_path: Path) -> None:
