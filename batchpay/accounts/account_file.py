@@ -12,7 +12,6 @@ import difflib
 import io
 import json
 import os
-import stat
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from typing import Any, Protocol
 from batchpay.errors import CredentialsNotUsable, FileRefused, NotUsable, RunStopped, WrongUse
 from batchpay.gateway.accounts import AccountInDoubt, AccountRefused, GatewayAccount, account_id
 from batchpay.intake.small_tables import unique_names
+from batchpay.intake.streams import OpenFile
 from batchpay.schemas.account import ATTRIBUTES, check_accounts, wire_node
 from batchpay.schemas.columns import ACCOUNT_SECRETS
 from batchpay.text import guarded
@@ -212,16 +212,15 @@ def _content(path: Path) -> tuple[str, int]:
     """Return the file's text and its mode."""
     if path.suffix not in _KINDS:
         raise FileRefused(f"{path}: the name of an account file must end in {', '.join(_KINDS)}")
+    file = OpenFile(str(path))
     try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode) or status.st_size > BYTES_MAX:
-                raise FileRefused(f"{path} is not a regular file of at most {BYTES_MAX:,} bytes")
-            return file.read().decode("utf-8-sig"), status.st_mode
-    except OSError as error:
-        raise FileRefused(f"{path} can't be read: {error.strerror}") from None
+        if file.size > BYTES_MAX:
+            raise FileRefused(f"{path} is larger than {BYTES_MAX:,} bytes")
+        return file.head(BYTES_MAX).decode("utf-8-sig"), os.fstat(file.descriptor).st_mode
     except UnicodeDecodeError:
         raise FileRefused(f"{path} is not UTF-8") from None
+    finally:
+        file.close()
 
 
 def _nodes(path: Path, text: str) -> list[Any]:

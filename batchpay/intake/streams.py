@@ -88,11 +88,11 @@ class OpenFile:
 
     def reader(self) -> BinaryIO:
         """Start reading at the first byte; readers don't disturb one another."""
-        return io.BufferedReader(_Positioned(self.descriptor), READ_BYTES)
+        return io.BufferedReader(_Positioned(self.descriptor, self.name), READ_BYTES)
 
     def head(self, count: int) -> bytes:
         """Return the first bytes."""
-        return os.pread(self.descriptor, count, 0)
+        return _Positioned(self.descriptor, self.name).read(count) or b""
 
     def close(self) -> None:
         """Close the descriptors; also done when this object is no longer referenced."""
@@ -101,17 +101,21 @@ class OpenFile:
 
 
 class _Positioned(io.RawIOBase):
-    """Reads a descriptor by position, so that several readers can share it."""
+    """Reads a descriptor by position, so that several readers can share it; raises FileRefused where the disk fails."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, name: str) -> None:
         self._descriptor = descriptor
+        self._name = name
         self._at = 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        count = os.preadv(self._descriptor, [buffer], self._at)
+        try:
+            count = os.preadv(self._descriptor, [buffer], self._at)
+        except OSError as error:
+            raise FileRefused(f"{self._name} can't be read: {error.strerror}") from None
         self._at += count
         return count
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from batchpay.accounts.account_file import (
+    BYTES_MAX,
     AccountRow,
     begin_results,
     exit_code,
@@ -96,10 +98,12 @@ def test_what_is_no_file_of_accounts_is_refused(tmp_path: Path, name: str, text:
 
 
 def test_unreadable_files_are_refused(tmp_path: Path) -> None:
-    """Not there, a folder, not UTF-8."""
+    """Not there, a folder, not UTF-8, too large, or a pipe, for whose writer the command waited."""
     (tmp_path / "folder.csv").mkdir()
     (tmp_path / "latin.csv").write_bytes(b"mode\n\xe9\n")
-    for name in ("missing.csv", "folder.csv", "latin.csv"):
+    (tmp_path / "large.csv").write_bytes(bytes(BYTES_MAX + 1))
+    os.mkfifo(tmp_path / "pipe.csv")
+    for name in ("missing.csv", "folder.csv", "latin.csv", "large.csv", "pipe.csv"):
         with pytest.raises(FileRefused, match=name):
             read_account_file(tmp_path / name, update=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -66,6 +67,22 @@ def test_unreadable(tmp_path: Path) -> None:
     path = write(tmp_path, csv_text(1))
     Path(path).chmod(0)
     with pytest.raises(FileRefused, match="Permission denied"):
+        read(path)
+
+
+@pytest.mark.parametrize("reads", [0, 1, 2])
+def test_a_disk_that_fails_while_it_is_read(tmp_path: Path, reads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A share that is gone refuses its file, with the system's reason: it was an internal error."""
+    path, left, read_at = write(tmp_path, csv_text(3)), list(range(reads)), os.preadv
+
+    def preadv(descriptor: int, buffers: list[memoryview], at: int) -> int:
+        if not left:
+            raise OSError(errno.EIO, "Input/output error")
+        left.pop()
+        return read_at(descriptor, buffers, at)
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    with pytest.raises(FileRefused, match=r"payments\.csv can't be read: Input/output error"):
         read(path)
 
 
