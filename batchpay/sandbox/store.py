@@ -67,7 +67,7 @@ class Account:
 
 
 class NotASandbox(Exception):
-    """The file holds something else, and is left alone."""
+    """The file can't be used; one that holds something else is left alone."""
 
 
 class Store:
@@ -77,9 +77,19 @@ class Store:
         self._lock = threading.RLock()
         try:
             self._database = sqlite3.connect(str(path or ":memory:"), check_same_thread=False, isolation_level=None)
+            try:
+                self._open(path)
+            except BaseException:
+                self._database.close()
+                raise
         except sqlite3.Error as error:
-            raise NotASandbox(f"{path} can't be opened: {error}") from None
-        self._require_own(path)
+            raise NotASandbox(f"{path} can't be used as a sandbox's file: {error}") from None
+
+    def _open(self, path: Path | None) -> None:
+        """Refuse another program's database (raises NotASandbox), and make our own ready."""
+        tables = {name for (name,) in self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if tables and not {"arrival", "payment", "setting"} <= tables:
+            raise NotASandbox(f"{path} is another program's database; name another file with --db")
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = NORMAL")
         with self._step():
@@ -89,17 +99,6 @@ class Store:
             self.reset()
         self._key = bytes.fromhex(self._setting("key") or "")
         self._clock_offset = timedelta(seconds=float(self._setting("clock_offset_s") or 0))
-
-    def _require_own(self, path: Path | None) -> None:
-        """Refuse another program's database, or a file that is not a database; raises NotASandbox."""
-        try:
-            tables = {name for (name,) in self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        except sqlite3.Error as error:
-            self._database.close()
-            raise NotASandbox(f"{path} can't be read as a sandbox's file: {error}") from None
-        if tables and not {"arrival", "payment", "setting"} <= tables:
-            self._database.close()
-            raise NotASandbox(f"{path} is another program's database; name another file with --db")
 
     def close(self) -> None:
         """Close the file."""

@@ -25,6 +25,7 @@ from batchpay.sandbox.faults import NAMES
 from batchpay.sandbox.magic import ENDINGS
 from batchpay.sandbox.options import Options
 from batchpay.sandbox.server import Server, running
+from batchpay.sandbox.store import NotASandbox, Store
 from tests.support.output_schemas import require_schema
 from tests.support.sandbox_requests import account_request, control, pay, payment_body, recurring_body
 
@@ -206,6 +207,14 @@ def test_a_database_outlives_the_sandbox(tmp_path: Path) -> None:
         journal = control(url, "GET", "journal?operation=payment")
         assert [entry["times"] for entry in journal["requests"]] == [1, 2, 2]
     assert all(b"9876543210" not in file.read_bytes() for file in tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_database_on_a_full_disk_is_refused(tmp_path: Path) -> None:
+    """One line: it was an internal error, since only opening the file and looking into it could fail."""
+    (tmp_path / "sandbox.db").symlink_to("/dev/full")
+    with pytest.raises(NotASandbox, match=r"sandbox\.db can't be used as a sandbox's file"):
+        Store(tmp_path / "sandbox.db")
 
 
 def test_faults_can_stand_at_the_start(tmp_path: Path) -> None:
