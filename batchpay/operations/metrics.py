@@ -67,6 +67,8 @@ def _ledger_lines(state: LedgerState | None) -> Iterable[str]:
 def _lines(
     summaries: Sequence[Summary], exit_code: int, started_at: datetime, finished_at: datetime, completed_at_s: float
 ) -> Iterable[str]:
+    words = "End of the last call that did all its work; 0 is never."
+    yield from _metric(_COMPLETED.removeprefix("batchpay_"), words, [("", completed_at_s)])  # before many files
     named = list({_labels(summary): summary for summary in summaries}.items())  # a duplicate spoils the whole file
     by_state = [(f'{labels},state="{state}"', summary.of(state)) for labels, summary in named for state in State]
     by_direction = [
@@ -91,10 +93,6 @@ def _lines(
     yield from _metric("exit_code", "Exit code of the whole call.", [("", exit_code)])
     yield from _metric("start_timestamp_seconds", "When the call began.", [("", started_at.timestamp())])
     yield from _metric("end_timestamp_seconds", "When the call ended.", [("", finished_at.timestamp())])
-    completed_name = _COMPLETED.removeprefix("batchpay_")
-    yield from _metric(
-        completed_name, "End of the last call that did all its work; 0 is never.", [("", completed_at_s)]
-    )
 
 
 def _metric(name: str, help_text: str, samples: Sequence[tuple[str, int | float]]) -> Iterable[str]:

@@ -107,6 +107,10 @@ def test_the_last_completed_run_is_remembered(tmp_path: Path) -> None:
     for completed, at in ((False, BEGAN), (True, ENDED)):
         write_metrics(path, [], 7, BEGAN, ENDED, completed=completed)
         assert parsed(path)[key] == at.timestamp()
+    # However many files the call had that completed: beyond a mebibyte of them it was forgotten.
+    write_metrics(path, [summary(f"{at}.csv") for at in range(800)], 0, BEGAN, BEGAN, completed=True)
+    write_metrics(path, [], 7, BEGAN, ENDED, completed=False)
+    assert parsed(path)[key] == BEGAN.timestamp()
 
 
 def test_gauges_show_the_whole_ledger(tmp_path: Path) -> None:
