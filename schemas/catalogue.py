@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 
-from batchpay.schemas.columns import ACCOUNT, COLUMNS, MAP_FAULT, MONEY, PAYMENT_ID
+from batchpay.schemas.columns import ACCOUNT, COLUMNS, DIGITS_MATTER, MAP_FAULT, MONEY, PAYMENT_ID
 from batchpay.schemas.options import RuleOptions
 from batchpay.schemas.payment import payment_schema
 from batchpay.schemas.rule import MONEY_MESSAGE, Rule, rules_of
@@ -81,7 +81,6 @@ ROW_NO_PAYMENT = RuleFacts(
     "holds no payment, delete the row, or fill it in if it is one",
 )
 
-_IDENTIFIERS = ("paymentId", "gatewayId", "invoiceNumber", "billingInternalId", "achAccountNumber", "achCheckNumber")
 _TYPED = {
     "leading_zero": (
         "a number of 8 digits or fewer in a numeric cell",
@@ -141,7 +140,7 @@ def typed_cell_rules() -> list[RuleFacts]:
         for code, (words, _) in _TYPED.items():
             if code == "leading_zero" and column != "achRoutingNumber":
                 continue
-            if code == "precision" and column not in _IDENTIFIERS:
+            if code == "precision" and column not in DIGITS_MATTER:
                 continue
             facts.append(RuleFacts(column, code, "error", "H", words, typed_cell_message(column, code)))
     words, message = _NUMERIC_ACCOUNT

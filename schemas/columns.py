@@ -41,6 +41,10 @@ ACCOUNT, ROUTING = "achAccountNumber", "achRoutingNumber"
 DIRECTION = "transactionType"
 MONEY = ("amount", "taxAmount", "shippingTax")
 FLAGS = ("achAgreementFlag", "recurringAgreementFlag")
+DIGITS_MATTER = (
+    PAYMENT_ID, "gatewayId", "invoiceNumber", "billingInternalId", "achAccountNumber", "achCheckNumber",
+)  # fmt: skip
+"""Columns where a number of more than 15 digits, which a float can't hold faithfully, is a fault."""
 NUMBERS_ON_THE_WIRE = ("gatewayId", "achAgreementFlag", "recurringAgreementFlag")
 RECURRENCE = ("recurringStartDate", "recurringBillingCycle", "recurringEndOfMonth", "recurringNumOfPayments")
 """Columns that determine when a recurring payment falls due."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from batchpay.intake.cell_form import CellForm
-from batchpay.intake.xlsx.cells import DIGITS_MATTER
-from batchpay.schemas.columns import COLUMNS, FAULT, FLAGS, MONEY, ROUTING, SUGGEST
+from batchpay.schemas import checks
+from batchpay.schemas.columns import COLUMNS, DIGITS_MATTER, FAULT, FLAGS, MONEY, ROUTING, SUGGEST
 
 START_DATE = "recurringStartDate"
 _OURS = "%m/%d/%Y"
@@ -62,7 +62,7 @@ def render_column(name: str, kind: pl.DataType, form: CellForm, alias: str) -> l
     if kind.is_numeric() and target == ROUTING:
         short = text.str.contains("^[0-9]{1,8}$")
         fault = pl.coalesce(pl.when(short).then(pl.lit("leading_zero")), *([] if fault is None else [fault]))
-        suggestion = leading_zero_suggestion(text)
+        suggestion = checks.with_leading_zero(text)
     if kind.is_float() and target in DIGITS_MATTER:
         lost = cell.abs() >= _limits(kind).digits
         text = pl.when(lost).then(cell.cast(pl.String)).otherwise(text)  # with its point: nobody takes it for one
@@ -79,15 +79,6 @@ def _carried(cell: pl.Expr, kind: pl.DataType) -> pl.Expr:
     """Render a cell of an unknown column, which is carried and never checked."""
     text = cell.cast(pl.String)
     return text.str.to_uppercase() if kind == pl.Boolean else text
-
-
-def leading_zero_suggestion(text: pl.Expr) -> pl.Expr:
-    """Return the routing number with a leading zero, where that makes its check digit right (ABA: weights 3, 7, 1)."""
-    padded = pl.lit("0") + text
-    digits = [padded.str.slice(at, 1).cast(pl.Int64, strict=False) for at in range(9)]
-    weighed = pl.sum_horizontal(digit * weight for digit, weight in zip(digits, (3, 7, 1) * 3, strict=True))
-    right = (text.str.len_chars() == 8) & text.str.contains(r"^[0-9]{8}$") & (weighed % 10 == 0)
-    return pl.when(right).then(padded)
 
 
 def _as_texts_are(text: pl.Expr, kind: pl.DataType, form: CellForm) -> pl.Expr:

@@ -151,7 +151,7 @@ ENVELOPE = Dialect(
     made=lambda made: success(
         100, {"payment": {"transaction_id": made.reference, "invoiceNumber": made.invoice, "result": "Approved"}}
     ),
-    declined=lambda code, text: _envelope_error(code, text),
+    declined=_envelope_error,
     refused=lambda _kind, status, problems: _envelope_error(status, _first(problems), problems[0].field),
     connected=lambda: success(200, "Connection Success"),
 )

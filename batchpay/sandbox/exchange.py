@@ -113,8 +113,8 @@ class Sandbox:
         dialect = self.dialect
         try:
             if wait_s := self.limiter.wait_s():
-                raise_busy = dialect.refusal("busy", [Problem("", "too many requests")], wait_s=wait_s)
-                return self._with_limit_headers(raise_busy)
+                busy = dialect.refusal("busy", [Problem("", "too many requests")], wait_s=wait_s)
+                return self._with_limit_headers(busy)
             self._check_credentials(exchange.request, headers)
             self._check_query(exchange.request)
             if len(exchange.body) > BODY_BYTES_MAX:

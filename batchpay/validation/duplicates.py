@@ -141,9 +141,7 @@ class Uniqueness:
         self._ids, self._bills = Digests(storage, "payment_id"), Digests(storage, *BILL, "invoice")
         self._key = secrets.randbits(63)
 
-    def add(
-        self, frame: pl.DataFrame, plain_cents: pl.Series | None, unfit: tuple[pl.Series, pl.Series] | None
-    ) -> None:
+    def add(self, frame: pl.DataFrame, plain_cents: pl.Series | None, unfit: Unfit | None) -> None:
         """Add a chunk of the first pass, without the paymentIds and the cells that can't be compared.
 
         `plain_cents` are the cents of rows whose cells are known to match their form.

@@ -20,8 +20,7 @@ from batchpay.intake.cell_form import CellForm
 from batchpay.intake.header import OWN, UNNAMED, Header, canonical_name
 from batchpay.intake.maps.formats import REFUSED, DateFormat, NumberFormat
 from batchpay.intake.maps.patterns import Pattern
-from batchpay.intake.xlsx.cells import DIGITS_MATTER
-from batchpay.schemas.columns import ACCOUNT, COLUMNS, DIRECTION, MONEY, PAYMENT_ID, ROUTING
+from batchpay.schemas.columns import ACCOUNT, COLUMNS, DIGITS_MATTER, DIRECTION, MONEY, PAYMENT_ID, ROUTING
 from batchpay.text import column_name
 
 SHIPPING_FROM_BILLING = {"shippingFirstName": "billingFirstName", "shippingLastName": "billingLastName"}

@@ -7,17 +7,13 @@ import math
 
 from batchpay.intake.cell_form import CellForm
 from batchpay.intake.xlsx.number_formats import is_scaled, shown
-from batchpay.schemas.columns import ACCOUNT, COLUMNS, FLAGS, MONEY, ROUTING
+from batchpay.schemas.columns import ACCOUNT, COLUMNS, DIGITS_MATTER, FLAGS, MONEY, ROUTING
 
 LOST_ZERO, TEXT_FORMULA = "leading_zero", "text_formula"
 NUMERIC_ACCOUNT = "numeric_account"
 """An account number in a numeric cell, shown without leading zeros: nobody knows whether it lost some."""
 IDENTIFIERS = ("paymentId", "gatewayId", "achAccountNumber", "achRoutingNumber", "achCheckNumber")
 """Like money columns, these may not be computed by a formula: the user may see a value other than the cached one."""
-DIGITS_MATTER = (
-    "paymentId", "gatewayId", "invoiceNumber", "billingInternalId", "achAccountNumber", "achCheckNumber",
-)  # fmt: skip
-"""Columns where a number of more than 15 digits, which a float can't hold faithfully, is a fault."""
 _WHOLE_MAX = 2**53
 
 Typed = str | int | float | bool | datetime.date | datetime.time | datetime.timedelta
