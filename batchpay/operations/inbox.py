@@ -16,14 +16,14 @@ from batchpay.errors import NotUsable
 from batchpay.writing.place import is_output_name
 
 CONTROL_SUFFIX = ".control.toml"
-SETTLE_S = 60.0
+_SETTLED_S = 60.0
 """How long a file without a control file must have been left alone."""
 _ENDINGS = (".csv", ".tsv", ".parquet", ".xlsx")
 _PACKED = (".gz", ".zst")
 _UNFINISHED = (".part", ".partial", ".tmp", ".temp", ".filepart", ".crdownload", ".swp", ".upload", "~")
 
 
-def complete_files(folder: str | Path, *, now_s: float, settle_s: float = SETTLE_S) -> list[Path]:
+def complete_files(folder: str | Path, *, now_s: float) -> list[Path]:
     """Return the complete payment files of a folder, the oldest first, then by name; raises NotUsable.
 
     `now_s` is the Unix time. Skipped: subfolders, links, names that begin with a period or end as unfinished uploads
@@ -35,12 +35,12 @@ def complete_files(folder: str | Path, *, now_s: float, settle_s: float = SETTLE
     for name, status in names.items():
         if not stat.S_ISREG(status.st_mode) or not is_payment_name(name):
             continue
-        if _is_whole(name, status, names.get(name + CONTROL_SUFFIX), now_s, settle_s):
+        if _is_whole(name, status, names.get(name + CONTROL_SUFFIX), now_s):
             found.append((status.st_mtime, name))
     return [Path(folder) / name for _, name in sorted(found)]
 
 
-def is_still_complete(path: Path, *, now_s: float, settle_s: float = SETTLE_S) -> bool:
+def is_still_complete(path: Path, *, now_s: float) -> bool:
     """Return whether a file that was complete when its inbox was read is still complete at its turn, or is gone.
 
     While the files before it are sent, it may be written again: paid as far as it had been written, and archived while
@@ -48,7 +48,7 @@ def is_still_complete(path: Path, *, now_s: float, settle_s: float = SETTLE_S) -
     """
     status = _status(path)
     control = _status(path.with_name(path.name + CONTROL_SUFFIX))
-    return status is None or _is_whole(path.name, status, control, now_s, settle_s)
+    return status is None or _is_whole(path.name, status, control, now_s)
 
 
 def waiting_files(folder: str | Path, *, now_s: float) -> list[tuple[Path, float]]:
@@ -65,9 +65,9 @@ def waiting_files(folder: str | Path, *, now_s: float) -> list[tuple[Path, float
     return [(Path(folder) / name, since) for since, name in sorted(found)]
 
 
-def _is_whole(name: str, status: os.stat_result, control: os.stat_result | None, now_s: float, settle_s: float) -> bool:
+def _is_whole(name: str, status: os.stat_result, control: os.stat_result | None, now_s: float) -> bool:
     is_stated = control is not None and stat.S_ISREG(control.st_mode)
-    return is_stated or (not is_named_as_ours(name) and _is_settled(status, now_s, settle_s))
+    return is_stated or (not is_named_as_ours(name) and _is_settled(status, now_s))
 
 
 def _status(path: Path) -> os.stat_result | None:
@@ -108,9 +108,9 @@ def _unpacked(lower: str) -> str:
     return lower
 
 
-def _is_settled(status: os.stat_result, now_s: float, settle_s: float) -> bool:
+def _is_settled(status: os.stat_result, now_s: float) -> bool:
     """Return whether nothing was written, renamed or added for a while; a copied timestamp alone proves nothing."""
-    return now_s - _touched_at(status, now_s) >= settle_s
+    return now_s - _touched_at(status, now_s) >= _SETTLED_S
 
 
 def _touched_at(status: os.stat_result, now_s: float) -> float:

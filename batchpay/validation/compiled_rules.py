@@ -228,9 +228,7 @@ class RuleBook:
                 violations.append(self._violation(index, effective))
         violations += self._cell_violations(faults, well_formed, is_error=True)
         violations += self._cell_violations(doubts, well_formed, is_error=self._warnings_as_errors)
-        violations += [
-            row_violation(ROW_RULES[name], rows[name].is_not_null(), rows[name]) for name in marks if name in ROW_RULES
-        ]
+        violations += [row_violation(ROW_RULES[name], rows[name]) for name in marks if name in ROW_RULES]
         return Findings(rows, sorted(violations, key=lambda violation: violation.order))
 
     def _broken(self, rows: pl.DataFrame) -> dict[int, pl.Series]:
@@ -343,13 +341,11 @@ def _order(column: str, index: int) -> int:
     return place * _RULES_PER_COLUMN_MAX + index
 
 
-def row_violation(facts: RuleFacts, flag: pl.Series, message: pl.Series | None = None) -> Violation:
-    """Make the violation of a rule that depends on more than a row's own cells."""
+def row_violation(facts: RuleFacts, messages: pl.Series) -> Violation:
+    """Make the violation of a rule that depends on more than a row's own cells; a row that keeps it has no message."""
     place = _order(facts.column, _RULES_PER_COLUMN_MAX - 1)
     is_error = facts.severity == "error"
-    return Violation(
-        place, facts.column, facts.code, is_error, facts.message if message is None else message, None, flag
-    )
+    return Violation(place, facts.column, facts.code, is_error, messages, None, messages.is_not_null())
 
 
 # Texts for people

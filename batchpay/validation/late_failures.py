@@ -47,14 +47,12 @@ class LateRows:
                 "_row", message=one.message
             )
             messages = rows.to_frame("_row").join(found, on="_row", how="left", maintain_order="left")["message"]
-            violations.append(row_violation(one.facts, messages.is_not_null(), messages))
+            violations.append(row_violation(one.facts, messages))
         late = [self._elsewhere.get(row) for row in rows.to_list()] if self._elsewhere else []
         for column, code in sorted({(one[0], one[1]) for one in late if one}):
             texts = [one[2] if one and one[:2] == (column, code) else None for one in late]
             messages = pl.Series(texts, dtype=pl.String)
-            violations.append(
-                row_violation(RuleFacts(column, code, "error", "H", "", ""), messages.is_not_null(), messages)
-            )
+            violations.append(row_violation(RuleFacts(column, code, "error", "H", "", ""), messages))
         return [violation for violation in violations if violation.flag.any()]
 
 

@@ -52,23 +52,23 @@ def later(seconds: float) -> float:
 def test_a_file_is_taken_once_it_is_left_alone(tmp_path: Path) -> None:
     """A file that somebody may still be writing stays; after the settle time it is taken."""
     file = put(tmp_path / "pay.csv")
-    assert complete_files(tmp_path, now_s=later(0), settle_s=60) == []
-    assert complete_files(tmp_path, now_s=later(59), settle_s=60) == []
-    assert complete_files(tmp_path, now_s=later(61), settle_s=60) == [file]
+    assert complete_files(tmp_path, now_s=later(0)) == []
+    assert complete_files(tmp_path, now_s=later(59)) == []
+    assert complete_files(tmp_path, now_s=later(61)) == [file]
 
 
 def test_a_time_stamp_ahead_of_the_clock_keeps_no_file_from_being_paid(tmp_path: Path) -> None:
     """A copy that keeps the time of a computer whose clock is years ahead was never taken, and nothing told of it."""
     file = put(tmp_path / "pay.csv", age_s=-9 * 365 * 86_400)
-    assert complete_files(tmp_path, now_s=later(59), settle_s=60) == []
-    assert complete_files(tmp_path, now_s=later(61), settle_s=60) == [file]
-    assert is_still_complete(file, now_s=later(61), settle_s=60)
+    assert complete_files(tmp_path, now_s=later(59)) == []
+    assert complete_files(tmp_path, now_s=later(61)) == [file]
+    assert is_still_complete(file, now_s=later(61))
 
 
 def test_an_old_time_stamp_alone_proves_nothing(tmp_path: Path) -> None:
     """A copy that keeps the original's time is as new as its arrival."""
     put(tmp_path / "pay.csv", age_s=86_400)
-    assert complete_files(tmp_path, now_s=later(0), settle_s=60) == []
+    assert complete_files(tmp_path, now_s=later(0)) == []
 
 
 def test_a_control_file_says_that_it_is_complete(tmp_path: Path) -> None:
@@ -76,26 +76,26 @@ def test_a_control_file_says_that_it_is_complete(tmp_path: Path) -> None:
     file = put(tmp_path / "pay.csv")
     put(tmp_path / "pay.csv.control.toml", "rows = 1\n")
     put(tmp_path / "other.csv")
-    assert complete_files(tmp_path, now_s=later(0), settle_s=60) == [file]
+    assert complete_files(tmp_path, now_s=later(0)) == [file]
 
 
 def test_a_file_that_is_written_anew_before_its_turn_is_not_complete_any_more(tmp_path: Path) -> None:
     """What was taken by its age must still be left alone, what a control file stated must still be stated."""
     file = put(tmp_path / "pay.csv")
-    assert is_still_complete(file, now_s=later(61), settle_s=60)
-    assert not is_still_complete(file, now_s=later(59), settle_s=60)
+    assert is_still_complete(file, now_s=later(61))
+    assert not is_still_complete(file, now_s=later(59))
     control = put(tmp_path / "pay.csv.control.toml", "rows = 1\n")
-    assert is_still_complete(file, now_s=later(0), settle_s=60)
+    assert is_still_complete(file, now_s=later(0))
     for path in (control, file):
         path.unlink()
-    assert is_still_complete(file, now_s=later(0), settle_s=60)  # another run took it: whoever opens it says so
+    assert is_still_complete(file, now_s=later(0))  # another run took it: whoever opens it says so
 
 
 def test_the_oldest_comes_first(tmp_path: Path) -> None:
     """Files are given in the order in which they were written, whatever their names."""
     names = ["b.csv", "a.csv", "c.parquet"]
     files = [put(tmp_path / name, age_s=300 - 100 * place) for place, name in enumerate(names)]
-    assert complete_files(tmp_path, now_s=later(999), settle_s=60) == files
+    assert complete_files(tmp_path, now_s=later(999)) == files
 
 
 def test_what_is_no_file_of_the_folder_is_left(tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ def test_what_is_no_file_of_the_folder_is_left(tmp_path: Path) -> None:
     os.mkfifo(inbox / "pipe.csv")
     put(inbox / "pay.csv")
     (inbox / "pay.csv.control.toml").symlink_to(tmp_path / "secret.csv")
-    assert complete_files(inbox, now_s=later(0), settle_s=60) == []
-    assert complete_files(inbox, now_s=later(999), settle_s=60) == [inbox / "pay.csv"]
+    assert complete_files(inbox, now_s=later(0)) == []
+    assert complete_files(inbox, now_s=later(999)) == [inbox / "pay.csv"]
 
 
 def test_a_file_that_is_renamed_while_the_inbox_is_read_holds_up_no_other(
@@ -119,7 +119,7 @@ def test_a_file_that_is_renamed_while_the_inbox_is_read_holds_up_no_other(
     file, part = put(tmp_path / "pay.csv", age_s=61), tmp_path / "new.csv.part"
     entries = [SimpleNamespace(name=path.name, stat=path.stat) for path in (part, file)]
     monkeypatch.setattr("os.scandir", lambda _: contextlib.nullcontext(entries))
-    assert complete_files(tmp_path, now_s=later(61), settle_s=60) == [file]
+    assert complete_files(tmp_path, now_s=later(61)) == [file]
 
 
 @pytest.mark.parametrize(
@@ -144,9 +144,9 @@ def test_unfinished_and_foreign_names_are_no_payment_files(name: str) -> None:
 def test_what_is_named_as_ours_is_a_payment_file_where_a_control_file_says_so(tmp_path: Path, name: str) -> None:
     """What batchpay wrote is never taken for payments; what a person corrected was not, whatever lay beside it."""
     file = put(tmp_path / name)
-    assert complete_files(tmp_path, now_s=later(999), settle_s=60) == []
+    assert complete_files(tmp_path, now_s=later(999)) == []
     put(tmp_path / f"{name}.control.toml")
-    assert complete_files(tmp_path, now_s=later(999), settle_s=60) == [file]
+    assert complete_files(tmp_path, now_s=later(999)) == [file]
 
 
 @pytest.mark.parametrize("name", ["pay.csv", "PAY.CSV", "p.q.xlsx", "x.parquet", "x.csv.gz", "x.tsv", "results.csv"])
