@@ -42,21 +42,11 @@ def ach_columns(options: RuleOptions) -> dict[str, pa.Column]:
         "achCheckNumber": [_check_number(options)],
         "achAccountType": [
             required("achAccountType"),
-            choice(
-                "achAccountType",
-                ("BUSINESS", "PERSONAL"),
-                "`BUSINESS` or `PERSONAL`",
-                "write BUSINESS or PERSONAL, in capitals",
-            ),
+            choice("achAccountType", "`BUSINESS` or `PERSONAL`", "write BUSINESS or PERSONAL, in capitals"),
         ],
         "achDepositType": [
             required("achDepositType"),
-            choice(
-                "achDepositType",
-                ("CHECKING", "SAVINGS"),
-                "`CHECKING` or `SAVINGS`",
-                "write CHECKING or SAVINGS, in capitals",
-            ),
+            choice("achDepositType", "`CHECKING` or `SAVINGS`", "write CHECKING or SAVINGS, in capitals"),
         ],
         "achSecCode": _sec_code(),
         "achAgreementFlag": _agreement(options),
@@ -180,7 +170,6 @@ def _sec_code() -> list[Rule]:
     )
     known = choice(
         "achSecCode",
-        SEC_CODES,
         f"not given = `{SEC_DEFAULT}`, one of {' '.join(SEC_CODES)}",
         f"write one of {' '.join(SEC_CODES)}, or leave it empty for {SEC_DEFAULT}",
         source="S+N",
@@ -237,7 +226,7 @@ def _sec_code() -> list[Rule]:
 def _agreement(options: RuleOptions) -> list[Rule]:
     agreed = closed_list(["1"])
     words, message = "one digit, `1` or `0`", "write 1 (the payer agrees) or 0"
-    rules = [required("achAgreementFlag"), choice("achAgreementFlag", ("1", "0"), words, message, form=agreed)]
+    rules = [required("achAgreementFlag"), choice("achAgreementFlag", words, message, form=agreed)]
     if options.require_agreement:
         rules.append(
             error(

@@ -7,7 +7,7 @@ import polars as pl
 from batchpay.schemas import checks
 from batchpay.schemas.forms import PHONE
 from batchpay.schemas.rule import Rule, choice, copied_text, error, required, warning
-from batchpay.schemas.tables import COUNTRIES, STATES
+from batchpay.schemas.tables import STATES
 
 
 def address_rules(node: str) -> dict[str, list[Rule]]:
@@ -45,12 +45,7 @@ def address_rules(node: str) -> dict[str, list[Rule]]:
             )
         ],
         country: [
-            choice(
-                country,
-                COUNTRIES,
-                "ISO 3166-1 alpha-2",
-                "write the country's code of two capitals (ISO 3166), like US",
-            )
+            choice(country, "ISO 3166-1 alpha-2", "write the country's code of two capitals (ISO 3166), like US")
         ],
         phone: [
             error(

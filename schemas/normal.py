@@ -6,21 +6,8 @@ import polars as pl
 
 from batchpay.schemas import checks
 from batchpay.schemas.columns import COLUMNS, MONEY
-from batchpay.schemas.tables import COUNTRIES, CURRENCIES, SEC_CODES, STATES
+from batchpay.schemas.tables import CHOICES, STATES
 
-_CLOSED_LISTS = {
-    "transactionType": ("DEBIT", "CREDIT"),
-    "recurringIndicator": ("TRUE", "FALSE"),
-    "currencyCode": CURRENCIES,
-    "billingCountry": COUNTRIES,
-    "shippingCountry": COUNTRIES,
-    "achAccountType": ("BUSINESS", "PERSONAL"),
-    "achDepositType": ("CHECKING", "SAVINGS"),
-    "achSecCode": SEC_CODES,
-    "recurringBillingCycle": ("MONTHLY", "DAILY"),
-    "recurringEndOfMonth": ("Y", "N"),
-    "recurringAgreementFlag": ("1", "0", "Y", "N"),
-}
 _STATES = {"billingState": "billingCountry", "shippingState": "shippingCountry"}
 
 
@@ -29,7 +16,7 @@ def normalize(frame: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
     present = [column for column in COLUMNS if column in frame.columns]
     repaired = frame.with_columns(checks.trimmed(pl.col(column)) for column in present)
     repaired = repaired.with_columns(
-        [_in_capitals(column) for column in present if column in _CLOSED_LISTS]
+        [_in_capitals(column) for column in present if column in CHOICES]
         + [_with_decimals(column) for column in present if column in MONEY]
     )
     repaired = repaired.with_columns(
@@ -41,7 +28,7 @@ def normalize(frame: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
 
 def _in_capitals(column: str) -> pl.Expr:
     cell = pl.col(column)
-    return pl.coalesce(checks.member_in_capitals(cell, _CLOSED_LISTS[column]), cell)
+    return pl.coalesce(checks.member_in_capitals(cell, CHOICES[column]), cell)
 
 
 def _with_decimals(column: str) -> pl.Expr:

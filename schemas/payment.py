@@ -14,7 +14,6 @@ from batchpay.schemas.options import RuleOptions
 from batchpay.schemas.recurring import recurring_columns
 from batchpay.schemas.rule import Rule, choice, columns_of, error, money_format, required, schema_of, warning
 from batchpay.schemas.shipping import shipping_columns
-from batchpay.schemas.tables import CURRENCIES
 
 _US_DOLLARS = closed_list(["USD"])
 
@@ -37,11 +36,11 @@ def top_columns(options: RuleOptions) -> dict[str, pa.Column]:
         "gatewayId": _gateway_id(),
         "transactionType": [
             required("transactionType"),
-            choice("transactionType", ("DEBIT", "CREDIT"), "`DEBIT` or `CREDIT`", "write DEBIT or CREDIT, in capitals"),
+            choice("transactionType", "`DEBIT` or `CREDIT`", "write DEBIT or CREDIT, in capitals"),
         ],
         "recurringIndicator": [
             required("recurringIndicator"),
-            choice("recurringIndicator", ("TRUE", "FALSE"), "`TRUE` or `FALSE`", "write TRUE or FALSE, in capitals"),
+            choice("recurringIndicator", "`TRUE` or `FALSE`", "write TRUE or FALSE, in capitals"),
         ],
         "currencyCode": _currency(),
         "amount": _amount(options),
@@ -71,7 +70,6 @@ def _currency() -> list[Rule]:
     return [
         choice(
             "currencyCode",
-            CURRENCIES,
             "an ISO 4217 code, not given = `USD`",
             "write a currency code of three capitals (ISO 4217), like USD, or leave it empty for USD",
             form=_US_DOLLARS,

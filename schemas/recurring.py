@@ -31,7 +31,6 @@ def recurring_columns(options: RuleOptions) -> dict[str, pa.Column]:
         "recurringBillingCycle": [
             choice(
                 "recurringBillingCycle",
-                ("MONTHLY", "DAILY"),
                 "`MONTHLY` or `DAILY`, upper case, no hyphens",
                 "write MONTHLY or DAILY, in capitals",
             )
@@ -134,7 +133,7 @@ def _start_date(options: RuleOptions) -> list[Rule]:
 def _end_of_month() -> list[Rule]:
     cell = pl.col("recurringEndOfMonth")
     return [
-        choice("recurringEndOfMonth", ("Y", "N"), "`Y` or `N`", "write Y or N, in capitals"),
+        choice("recurringEndOfMonth", "`Y` or `N`", "write Y or N, in capitals"),
         error(
             "recurringEndOfMonth",
             "conflict",
@@ -190,7 +189,6 @@ def _agreement(options: RuleOptions) -> list[Rule]:
     rules = [
         choice(
             "recurringAgreementFlag",
-            ("1", "0", "Y", "N"),
             "`1`, `0`, `Y` or `N`",
             "write 1 or Y (the payer agrees), 0 or N",
             form=_AGREED,

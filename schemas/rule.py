@@ -21,6 +21,7 @@ from batchpay.schemas import checks
 from batchpay.schemas.columns import PAYMENT_ID
 from batchpay.schemas.forms import IDENTIFIER, NAME, TEXT, Form, closed_list
 from batchpay.schemas.options import RuleOptions
+from batchpay.schemas.tables import CHOICES
 
 IDENTIFIERS = (PAYMENT_ID, "invoiceNumber")
 """Columns used to find a payment again: two texts in them that look the same must be the same."""
@@ -122,13 +123,12 @@ def required(column: str) -> Rule:
     )
 
 
-def choice(
-    column: str, values: Sequence[str], words: str, message: str, source: str = "S", form: Form | None = None
-) -> Rule:
+def choice(column: str, words: str, message: str, source: str = "S", form: Form | None = None) -> Rule:
     """Make the rule for a closed list; a value in another letter case is not a member, and the member is suggested.
 
     `form` lists fewer members where some members break the column's other rules.
     """
+    values = CHOICES[column]
     return error(
         column,
         "choice",

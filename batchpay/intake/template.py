@@ -13,7 +13,7 @@ from batchpay.errors import WrongUse
 from batchpay.intake.header import EXAMPLE_MARK, HELPER_SHEET, NOTE_COLUMN
 from batchpay.schemas.catalogue import rules
 from batchpay.schemas.columns import COLUMNS, MONEY, REQUIRED
-from batchpay.schemas.tables import COUNTRIES, CURRENCIES, SEC_CODES, STATES
+from batchpay.schemas.tables import CHOICES, STATES
 from batchpay.writing.atomic import atomic_writer
 from batchpay.writing.table import write_table
 from batchpay.writing.xlsx_parts import column_letters
@@ -21,22 +21,8 @@ from batchpay.writing.xlsx_parts import column_letters
 CHECK_COLUMN = "_check"
 ROWS_PREPARED = 1000
 _START_DATE = "recurringStartDate"
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "transactionType": ("DEBIT", "CREDIT"),
-    "recurringIndicator": ("FALSE", "TRUE"),
-    "currencyCode": CURRENCIES,
-    "billingState": (*STATES["US"], *STATES["CA"]),
-    "billingCountry": COUNTRIES,
-    "shippingState": (*STATES["US"], *STATES["CA"]),
-    "shippingCountry": COUNTRIES,
-    "achAccountType": ("PERSONAL", "BUSINESS"),
-    "achDepositType": ("CHECKING", "SAVINGS"),
-    "achSecCode": SEC_CODES,
-    "achAgreementFlag": ("1", "0"),
-    "recurringBillingCycle": ("MONTHLY", "DAILY"),
-    "recurringEndOfMonth": ("N", "Y"),
-    "recurringAgreementFlag": ("1", "0"),
-}
+_BY_STATE = dict.fromkeys(("billingState", "shippingState"), (*STATES["US"], *STATES["CA"]))
+_CHOICES = {**CHOICES, **_BY_STATE, "recurringAgreementFlag": ("1", "0")}
 # An account of only zeros is refused: the example can't be paid even if its mark is removed.
 EXAMPLE = {
     "gatewayId": "1001", "transactionType": "DEBIT", "recurringIndicator": "FALSE", "invoiceNumber": "INV-1001",

@@ -37,3 +37,19 @@ SEC_CREDIT_ONLY = tuple(row["code"] for row in _SEC if row["debit"] == "no")
 SEC_PERSONAL = tuple(row["code"] for row in _SEC if row["account"] == "PERSONAL")
 SEC_BUSINESS = tuple(row["code"] for row in _SEC if row["account"] == "BUSINESS")
 SEC_CHECK = tuple(row["code"] for row in _SEC if row["check_number"] == "yes")
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "transactionType": ("DEBIT", "CREDIT"),
+    "recurringIndicator": ("FALSE", "TRUE"),
+    "currencyCode": CURRENCIES,
+    "billingCountry": COUNTRIES,
+    "shippingCountry": COUNTRIES,
+    "achAccountType": ("BUSINESS", "PERSONAL"),
+    "achDepositType": ("CHECKING", "SAVINGS"),
+    "achSecCode": SEC_CODES,
+    "achAgreementFlag": ("1", "0"),
+    "recurringBillingCycle": ("MONTHLY", "DAILY"),
+    "recurringEndOfMonth": ("N", "Y"),
+    "recurringAgreementFlag": ("1", "0", "Y", "N"),
+}
+"""The closed lists by column; that of a state depends on its country."""

@@ -9,8 +9,9 @@ import difflib
 import re
 
 from batchpay.intake.header import letters_of
+from batchpay.schemas import tables
 from batchpay.schemas.columns import COLUMNS
-from batchpay.schemas.tables import COUNTRIES, COUNTRY_NAMES, CURRENCIES, SEC_CODES, STATE_NAMES, STATES
+from batchpay.schemas.tables import COUNTRY_NAMES, STATE_NAMES, STATES
 
 HEADERS: dict[str, str] = {
     "paymentId": "payment id|payment reference|unique id|transaction id|external id",
@@ -53,15 +54,8 @@ HEADERS: dict[str, str] = {
 }
 """Names of columns by ours; a name stands once."""
 
-CHOICES: dict[str, tuple[str, ...]] = {
-    "transactionType": ("DEBIT", "CREDIT"),
-    "achAccountType": ("BUSINESS", "PERSONAL"),
-    "achDepositType": ("CHECKING", "SAVINGS"),
-    "currencyCode": CURRENCIES,
-    "billingCountry": COUNTRIES,
-    "billingState": (*STATES["US"], *STATES["CA"]),
-    "achSecCode": SEC_CODES,
-}
+_LISTS = ("transactionType", "achAccountType", "achDepositType", "currencyCode", "billingCountry", "achSecCode")
+CHOICES = {name: tables.CHOICES[name] for name in _LISTS} | {"billingState": (*STATES["US"], *STATES["CA"])}
 """Closed lists of ours that files of others have words for."""
 
 _WORDS: dict[str, dict[str, str]] = {
