@@ -40,6 +40,8 @@ class ParquetReader:
         except (BrokenPages, OSError):
             raise FileRefused(f"{file.name}: is a broken Parquet file") from None
         self.names = tuple(self._schema)
+        self._places = [f"c{at}" for at in range(len(self.names))]
+        """What the columns are called here, whatever the file calls them."""
         for name, kind in self._schema.items():
             if kind.is_nested() or kind in _NO_CELLS:
                 raise FileRefused(
@@ -55,21 +57,19 @@ class ParquetReader:
     def use(self, header: Header, forms: Mapping[str, CellForm]) -> None:
         """Set which columns to yield, and what the cells of each are to become, by the file's names."""
         self._header = header
-        self._forms = {
-            name: forms[name] for name, inner in zip(header.names, header.internal, strict=True) if inner is not None
-        }
+        own = zip(self._places, header.names, header.internal, strict=True)
+        self._forms = {place: forms[name] for place, name, inner in own if inner is not None}
 
     def chunks(self) -> Iterator[pl.DataFrame]:
         """Yield the rows in file order; raises FileRefused where the file is broken."""
-        names = dict(zip(self.names, self._header.internal, strict=True))
-        marked = None if self._header.note_at is None else self.names[self._header.note_at]
+        names = dict(zip(self._places, self._header.internal, strict=True))
+        kinds = dict(zip(self._places, self._schema.values(), strict=True))
         if self._read_schema() != self._schema:
             raise changed_meanwhile(self._file.name)
         columns = [pl.lit(None, pl.UInt32).alias("_line")]
-        for name, form in self._forms.items():
-            columns += render_column(name, self._schema[name], form, str(names[name]))
-        if marked is not None:
-            columns.append(pl.col(marked).cast(pl.String))
+        for place, form in self._forms.items():
+            columns += render_column(place, kinds[place], form, str(names[place]))
+        columns += [pl.col(place).cast(pl.String) for place in self._marked()]
         self._header.examples.restart()
         row = 0
         for part in self._parts():
@@ -78,18 +78,22 @@ class ParquetReader:
             except pl.exceptions.PanicException:  # its cells are not valid values
                 raise FileRefused(f"{self._file.name}: has a date or time outside the calendar") from None
             frame = frame.drop(name for name in frame.columns if name.startswith(CELL_MARKS) and _all_null(frame, name))
-            frame = finish_chunk(self._file.name, frame, self.names, self._header, row)
+            frame = finish_chunk(self._file.name, frame, self._places, self._header, row)
             row += frame.height
             if frame.height:
                 yield with_text_formulas(frame, self._header.own)
+
+    def _marked(self) -> list[str]:
+        """Return the place of the column that says which rows are examples, if there is one."""
+        return [] if self._header.note_at is None else [self._places[self._header.note_at]]
 
     def _parts(self) -> Iterator[pl.DataFrame]:
         try:
             total = pl.scan_parquet(self._path, glob=False).select(pl.len()).collect().item()
             if total != sum(self._group_rows):
                 raise changed_meanwhile(self._file.name)
-            wanted = [name for name in self.names if name in self._forms or name == "_note"]
-            plan = pl.scan_parquet(self._path, glob=False).select(wanted)
+            renamed = dict(zip(self.names, self._places, strict=True))
+            plan = pl.scan_parquet(self._path, glob=False).rename(renamed).select(*self._forms, *self._marked())
             start = 0
             for rows in _parts_of(self._group_rows):
                 yield plan.slice(start, rows).collect()

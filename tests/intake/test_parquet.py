@@ -90,6 +90,14 @@ def test_a_formula_that_is_but_a_text(tmp_path: Path) -> None:
     assert not {"_suggest.achAccountNumber", "_fault.memo"} & set(frame.columns)
 
 
+def test_columns_of_the_files_own_with_names_like_ours_inside(tmp_path: Path) -> None:
+    """A file that has a column `_fault.invoiceNumber` had no fault there anymore; and places may be swapped."""
+    own = {"_fault.invoiceNumber": ["x"], "_stray": ["x"], "c1": ["one"], "c0": ["nought"]}
+    frame = read(parquet(tmp_path, {"invoiceNumber": [date(2026, 1, 2)], **own}))
+    assert column(frame, "invoiceNumber") == (["2026-01-02"], ["format"])
+    assert frame.select("c0", "c1", "amount").row(0) == ("nought", "one", "12.50")
+
+
 def test_faults_only_where_they_occur(tmp_path: Path) -> None:
     """A chunk without a fault has no column for it."""
     frame = read(parquet(tmp_path, {"amount": [12.5]}))
