@@ -90,6 +90,9 @@ def read_header(names: Sequence[str], *, required: Iterable[str] = REQUIRED, pla
     if slips:
         slips_named = ", ".join(f"{column_name(name)} (did you mean {close}?)" for name, close in slips.items())
         raise FileRefused(f"{place}the header has unknown columns that look mistyped: {slips_named}")
+    if patterns := [name for name in unknown if is_pattern(name)]:
+        told = _listed(patterns)
+        raise FileRefused(f"{place}the header has columns whose names can't be used, give them others: {told}")
     missing = [name for name in required if name not in names]
     if missing:
         raise FileRefused(f"{place}the header lacks required columns: {_listed(missing)}")
@@ -107,6 +110,11 @@ def canonical_name(name: str) -> str:
     """Return the known column whose name differs only in case, blanks or line breaks; else the name unchanged."""
     folded = "".join(name.split()).lower()
     return next((ours for ours in COLUMNS if ours.lower() == folded), name)
+
+
+def is_pattern(name: str) -> bool:
+    """Return whether polars takes a column's name for a pattern, and so for the names of other columns."""
+    return name == "*" or (name.startswith("^") and name.endswith("$"))
 
 
 def ours_as_meant(names: Iterable[str]) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -14,7 +15,7 @@ from batchpay.intake.maps.map_file import mapping_of
 from batchpay.intake.source import open_source
 from batchpay.intake.template import write_blank
 from batchpay.intake.xlsx.worker import CHUNK_ROWS
-from batchpay.schemas.columns import COLUMNS
+from batchpay.schemas.columns import COLUMNS, REQUIRED
 from tests.support.payment_files import HEADER, VALID, csv_text, read, workbook, write
 
 
@@ -97,6 +98,26 @@ def test_columns_without_a_name(tmp_path: Path) -> None:
         assert source.carried == ()
         assert source.own_header == (*HEADER, "", "")
     assert frame["_stray"].to_list() == [None, "cell 16 of the row is in a column without a name"]
+
+
+@pytest.mark.parametrize("name", ["*", "^.*$", "^cost$"])
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_columns_whose_names_polars_takes_for_patterns(tmp_path: Path, kind: str, name: str) -> None:
+    """They stood for other columns, or for none: an internal error. A map can rename them, or leave them out."""
+    frame = pl.DataFrame({**{column: [text] for column, text in VALID.items()}, name: ["x"]})
+    path = str(tmp_path / f"payments.{kind}")
+    frame.write_csv(path) if kind == "csv" else frame.write_parquet(path)
+    with pytest.raises(FileRefused, match=r"names can't be used, give them others: [*^]"):
+        open_source(path)
+    tables: tuple[dict[str, Any], ...] = (
+        {"columns": {name: "billingCity"}}, {"columns": {name: ""}}, {"templates": {"invoiceNumber": f"{{{name}}}-7"}},
+    )  # fmt: skip
+    for at, table in enumerate(tables[:2]):
+        read_so = read(path, REQUIRED, mapping=mapping_of(table, "a.toml"))
+        assert read_so.select(HEADER).rows() == [tuple(VALID.values())]
+        assert ("billingCity" in read_so.columns) is (at == 0)
+    made = mapping_of({"columns": {name: ""}, **tables[2]}, "a.toml")
+    assert read(path, REQUIRED, mapping=made)["invoiceNumber"].to_list() == ["x-7"]
 
 
 def test_columns_whose_names_are_blanks(tmp_path: Path) -> None:

@@ -166,6 +166,14 @@ def test_a_column_that_would_be_taken_for_ours_is_left_out(tmp_path: Path) -> No
     assert load_mapping(str(tmp_path / "payroll.toml")).columns["Amounts"] == ()
 
 
+def test_a_column_whose_name_polars_takes_for_others_is_left_out(tmp_path: Path) -> None:
+    """The map that was proposed for a file with a column `*` was refused for it as soon as it was used."""
+    path = write(tmp_path, PAYROLL.replace("Status", "*"), "payroll.csv")
+    proposed = propose_map(FileToMap(path), Person(ANSWERS), tmp_path / "payroll.toml")
+    assert (proposed.exit_code, proposed.is_whole) == (0, True)
+    assert load_mapping(str(tmp_path / "payroll.toml")).columns["*"] == ()
+
+
 def test_a_column_of_our_name_prompts_for_its_direction(tmp_path: Path) -> None:
     """A map was called complete, and the file was refused with it: no column and no answer said CREDIT or DEBIT."""
     path = write(tmp_path, PAYROLL.replace("Net Amount", "amount"), "payroll.csv")

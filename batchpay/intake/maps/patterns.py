@@ -43,7 +43,7 @@ class Pattern:
 
     def combined(self, cells: pl.DataFrame) -> pl.Series:
         """Combine the cells of the named columns into one text, null where one is blank."""
-        pieces = [pl.col(piece) if at % 2 else pl.lit(piece) for at, piece in enumerate(self._pieces)]
+        pieces = [pl.lit(cells[piece] if at % 2 else piece) for at, piece in enumerate(self._pieces)]
         return cells.select(pl.concat_str(pieces)).to_series()
 
     def split_cells(self, cells: pl.Series) -> pl.DataFrame:

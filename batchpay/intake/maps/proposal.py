@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from batchpay.errors import FileRefused
-from batchpay.intake.header import Header, canonical_name, near_miss
+from batchpay.intake.header import Header, canonical_name, is_pattern, near_miss
 from batchpay.intake.maps.draft import Choice, Draft, Entry, Question
 from batchpay.intake.maps.evidence import agreeing, has_decimals, ours
 from batchpay.intake.maps.follow_ups import (
@@ -110,7 +110,9 @@ def finished(draft: Draft, names: Sequence[str]) -> None:
     made |= {*tables.get("templates", {}), *tables.get("fixed", {})}
     for name, canonical in left.items():
         is_one_of_two = canonical in made or list(left.values()).count(canonical) > 1
-        if is_one_of_two if canonical in COLUMNS else near_miss(name, COLUMNS):
+        if is_pattern(name):
+            draft.add(Entry("columns", name, "", "left out: batchpay can't use its name"))
+        elif is_one_of_two if canonical in COLUMNS else near_miss(name, COLUMNS):
             draft.add(Entry("columns", name, "", "left out: its name would be mistaken for a batchpay column"))
 
 
