@@ -96,7 +96,6 @@ def _left_without_a_word(world: World, command: Command) -> str | None:
 
 def _nothing_forbidden(world: World, command: Command) -> None:
     """Nothing is sent that fails today's rules, was rejected and not released, or is in no file of the command."""
-    batch = command.batch or command.known
     for arrival in world.gateway.of(command.name):
         row = next((row for row in command.rows if row.number == arrival.payment), None)
         if row is None:
@@ -104,11 +103,9 @@ def _nothing_forbidden(world: World, command: Command) -> None:
             continue
         if arrival.live != command.live:
             fail(world, f"E{arrival.payment} arrived at the other gateway")
-        normalized = command.has("--normalize") or bool(batch and getattr(batch, "normalized", False))
-        # A batch that was registered with --normalize stays repaired in its requests.
         today = clock.today()
         faults = row.faults(command.max_cents, today, normalize=True)
-        if not normalized and command.known is None:
+        if command.known is None and not command.has("--normalize"):  # a known batch may have been repaired before
             faults |= row.faults(command.max_cents, today, normalize=False)
         if faults:
             fail(world, f"E{row.number} was sent although {', '.join(sorted(faults))}")
@@ -189,7 +186,7 @@ def _results_are_true(world: World, command: Command, batch: Batch, summary: dic
     states = {number_of(line): line["state"] for line in results}
     rejects = read_table(world.home / summary["rejects"]) if summary.get("rejects") else []
     for line in rejects:
-        _rejected_for_a_reason(world, command, batch, line)
+        _rejected_for_a_reason(world, batch, line)
     numbers = {number_of(line) for line in rejects}
     if command.disturbed:
         numbers -= states.keys()  # two commands wrote one after the other
@@ -212,7 +209,7 @@ def _results_are_true(world: World, command: Command, batch: Batch, summary: dic
         fail(world, f"the states add up to {sum(said.values())}, the file has {len(batch.rows)} rows")
 
 
-def _rejected_for_a_reason(world: World, command: Command, batch: Batch, line: dict[str, str]) -> None:
+def _rejected_for_a_reason(world: World, batch: Batch, line: dict[str, str]) -> None:
     """A valid row that nobody paid before is not rejected: it would be lost."""
     row = batch.row(number_of(line))
     if not line["_errors"].strip():
@@ -223,15 +220,11 @@ def _rejected_for_a_reason(world: World, command: Command, batch: Batch, line: d
     earlier = [
         one for one in world.batches.values() if one is not batch and one.row(row.number) and one.live == batch.live
     ]
-    if ".duplicate" in line["_errors"] or "duplicate" in line["_errors"]:
+    if "duplicate" in line["_errors"]:
         if not earlier and row.number not in repeats_in_file(batch.rows):
             fail(world, f"E{row.number} is refused as a duplicate, and was never seen before")
-    elif not any(row.faults(cents, day, normalize=False) for cents, day in _rules_seen(world, command)):
+    elif not any(row.faults(one.max_cents, clock.today(), normalize=False) for one in world.commands.values()):
         fail(world, f"E{row.number} is refused for nothing: {line['_errors']}")
-
-
-def _rules_seen(world: World, command: Command) -> list[tuple[int | None, Any]]:
-    return [(command.max_cents, clock.today()), *((one.max_cents, clock.today()) for one in world.commands.values())]
 
 
 def _state_is_true(world: World, command: Command, batch: Batch, number: int, state: str) -> None:

@@ -1,7 +1,7 @@
 """The kinds of fault that a gateway, its network or its answers can show, each with the right judgment.
 
-`FAULTS` maps a name to a `Fault`. Every kind is run once by tests/integration/test_faults.py; a campaign can run them
-in other phases of a run, by arming and disarming the server.
+`FAULTS` maps a name to a `Fault`. Every kind is run once by tests/sending/test_faults.py; a campaign can run them in
+other phases of a run, by arming and disarming the server.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is planted in the files of samples/: special accounts, irregularities that only warn, and faults, with reasons.
 
-The rules are those that `batchpay rules` lists; `where` is the row of the payment file, counted from 1.
+The rules are those that `batchpay rules` lists; `row` is that of the payment file, counted from 1.
 """
 
 from __future__ import annotations
