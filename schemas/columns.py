@@ -40,6 +40,7 @@ REQUIRED = (
 ACCOUNT, ROUTING = "achAccountNumber", "achRoutingNumber"
 DIRECTION = "transactionType"
 MONEY = ("amount", "taxAmount", "shippingTax")
+DATES = ("recurringStartDate",)
 FLAGS = ("achAgreementFlag", "recurringAgreementFlag")
 DIGITS_MATTER = (
     PAYMENT_ID, "gatewayId", "invoiceNumber", "billingInternalId", "achAccountNumber", "achCheckNumber",

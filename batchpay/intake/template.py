@@ -12,7 +12,7 @@ from typing import Any
 from batchpay.errors import WrongUse
 from batchpay.intake.header import EXAMPLE_MARK, HELPER_SHEET, NOTE_COLUMN
 from batchpay.schemas.catalogue import rules
-from batchpay.schemas.columns import COLUMNS, MONEY, REQUIRED
+from batchpay.schemas.columns import COLUMNS, DATES, MONEY, REQUIRED
 from batchpay.schemas.tables import CHOICES, STATES
 from batchpay.writing.atomic import atomic_writer
 from batchpay.writing.table import write_table
@@ -20,7 +20,6 @@ from batchpay.writing.xlsx_parts import column_letters
 
 CHECK_COLUMN = "_check"
 ROWS_PREPARED = 1000
-_START_DATE = "recurringStartDate"
 _BY_STATE = dict.fromkeys(("billingState", "shippingState"), (*STATES["US"], *STATES["CA"]))
 _CHOICES = {**CHOICES, **_BY_STATE, "recurringAgreementFlag": ("1", "0")}
 # An account of only zeros is refused: the example can't be paid even if its mark is removed.
@@ -100,7 +99,7 @@ def _format_of(name: str) -> str:
     """Return a column's number format: text for whatever could lose a zero or become a date, so it stays as typed."""
     if name in MONEY:
         return "#,##0.00"
-    if name == _START_DATE:
+    if name in DATES:
         return "mm/dd/yyyy"
     return "General" if name == CHECK_COLUMN else "@"
 

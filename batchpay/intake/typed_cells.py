@@ -11,9 +11,8 @@ import polars as pl
 
 from batchpay.intake.cell_form import CellForm
 from batchpay.schemas import checks
-from batchpay.schemas.columns import COLUMNS, DIGITS_MATTER, FAULT, FLAGS, MONEY, ROUTING, SUGGEST
+from batchpay.schemas.columns import COLUMNS, DATES, DIGITS_MATTER, FAULT, FLAGS, MONEY, ROUTING, SUGGEST
 
-START_DATE = "recurringStartDate"
 _OURS = "%m/%d/%Y"
 
 
@@ -56,7 +55,7 @@ def render_column(name: str, kind: pl.DataType, form: CellForm, alias: str) -> l
     elif kind.is_float():
         text, fault = _float(cell, kind, target)
     elif kind.is_temporal():
-        text, fault = _date(cell, kind, form.date or (_OURS if target == START_DATE else None))
+        text, fault = _date(cell, kind, form.date or (_OURS if target in DATES else None))
     else:
         raise AssertionError(f"no rule for {kind}")
     if kind.is_numeric() and target == ROUTING:

@@ -13,6 +13,7 @@ from batchpay.errors import NotUsable
 from batchpay.operations.inbox import CONTROL_SUFFIX
 from batchpay.writing.atomic import PendingFile, sync_directory
 from batchpay.writing.identity import FileIdentity, ReadFiles
+from batchpay.writing.place import PACKED
 
 _TRIES_MAX = 10_000
 
@@ -91,7 +92,7 @@ def _split(name: str) -> tuple[str, str]:
     """Split a name from its extension; `.csv.gz` is one extension."""
     path = Path(name)
     ending = path.suffix
-    if ending.lower() in (".gz", ".zst"):
+    if ending.lower() in PACKED:
         ending = Path(path.stem).suffix + ending
     return name.removesuffix(ending), ending
 

@@ -13,13 +13,12 @@ import stat
 from pathlib import Path
 
 from batchpay.errors import NotUsable
-from batchpay.writing.place import is_output_name
+from batchpay.writing.place import is_output_name, unpacked_name
 
 CONTROL_SUFFIX = ".control.toml"
 _SETTLED_S = 60.0
 """How long a file without a control file must have been left alone."""
 _ENDINGS = (".csv", ".tsv", ".parquet", ".xlsx")
-_PACKED = (".gz", ".zst")
 _UNFINISHED = (".part", ".partial", ".tmp", ".temp", ".filepart", ".crdownload", ".swp", ".upload", "~")
 
 
@@ -94,18 +93,12 @@ def is_payment_name(name: str) -> bool:
     lower = name.lower()
     if lower.startswith((".", "~", "#")) or lower.endswith(_UNFINISHED):
         return False
-    return _unpacked(lower).endswith(_ENDINGS)
+    return unpacked_name(lower).endswith(_ENDINGS)
 
 
 def is_named_as_ours(name: str) -> bool:
     """Return whether a name is one of our results or rejects: such a file is paid only if a control file says so."""
-    return is_output_name(_unpacked(name.lower()))
-
-
-def _unpacked(lower: str) -> str:
-    for packing in _PACKED:
-        lower = lower.removesuffix(packing)
-    return lower
+    return is_output_name(unpacked_name(name.lower()))
 
 
 def _is_settled(status: os.stat_result, now_s: float) -> bool:

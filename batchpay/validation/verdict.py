@@ -97,11 +97,7 @@ class Verdict:
         self.unreadable_amounts += cents.null_count()
         self.lost_zeros += _lost_zeros(result)
         self.warned_rows += int(findings.broken(errors=False).sum())
-        for violation in findings.violations:
-            count = int(violation.flag.sum())
-            _add(self.counts if violation.is_error else self.warning_counts, {violation.name: count})
-            self.warnings += 0 if violation.is_error else count
-        self._keep_first(findings, findings.violations)
+        self._count(findings, findings.violations)
         is_debit = findings.rows["transactionType"] == Direction.DEBIT
         total = valid = _totals(cents)
         if result.may_fail:
@@ -128,11 +124,7 @@ class Verdict:
 
     def add_late(self, result: ChunkResult) -> None:
         """Count again the rows that fail because of something elsewhere: those violations, and the rejected rows."""
-        for violation in result.late:
-            count = int(violation.flag.sum())
-            _add(self.counts if violation.is_error else self.warning_counts, {violation.name: count})
-            self.warnings += 0 if violation.is_error else count
-        self._keep_first(result.findings, result.late)
+        self._count(result.findings, result.late)
         directions = result.findings.rows["transactionType"]
         fails_now = result.fails_now
         for direction in Direction:
@@ -151,8 +143,12 @@ class Verdict:
         numbers = set(result.findings.rows["_row"].filter(left_out).to_list())
         self.failures = [failure for failure in self.failures if failure.row not in numbers]
 
-    def _keep_first(self, findings: Findings, violations: Sequence[Violation]) -> None:
-        """Keep the first failures in row order, errors apart from warnings; results come nearly in that order."""
+    def _count(self, findings: Findings, violations: Sequence[Violation]) -> None:
+        """Count violations, and keep the first failures in row order; results come nearly in that order."""
+        for violation in violations:
+            count = int(violation.flag.sum())
+            _add(self.counts if violation.is_error else self.warning_counts, {violation.name: count})
+            self.warnings += 0 if violation.is_error else count
         for errors, kept in ((True, self.failures), (False, self.warning_failures)):
             own = [violation for violation in violations if violation.is_error is errors]
             is_full = len(kept) >= self.failures_max

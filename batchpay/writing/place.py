@@ -14,7 +14,7 @@ from batchpay.writing.parquet_pages import check_pages
 
 CSV_ENDINGS = (".csv", ".txt", ".tsv")
 _ENDINGS = (*CSV_ENDINGS, ".parquet", ".xlsx")
-_PACKED = (".gz", ".zst")
+PACKED = (".gz", ".zst")
 _PARQUET_ROWS = 1_000
 MayReplace = Callable[[Path, int], bool]
 """Whether the existing file at a path, the one with this number, may be replaced."""
@@ -27,11 +27,16 @@ def anything(path: Path, number: int) -> bool:
 
 def stem_and_ending(file: str) -> tuple[str, str]:
     """Return what the names of a payment file's outputs begin with, and the file's own ending, if it is one of ours."""
-    name = "stdin" if file == "-" else Path(file).name
-    for packing in _PACKED:
-        name = name.removesuffix(packing)
+    name = unpacked_name("stdin" if file == "-" else Path(file).name)
     ending = next((ending for ending in _ENDINGS if name.lower().endswith(ending)), "")
     return name[: len(name) - len(ending)], ending
+
+
+def unpacked_name(name: str) -> str:
+    """Return a file's name without the ending of its compression."""
+    for packing in PACKED:
+        name = name.removesuffix(packing)
+    return name
 
 
 def is_output_name(name: str) -> bool:

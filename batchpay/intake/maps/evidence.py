@@ -10,7 +10,7 @@ import polars as pl
 from batchpay.intake.maps.formats import DateFormat, NumberFormat
 from batchpay.intake.maps.words import CHOICES, ours_for
 from batchpay.schemas import checks
-from batchpay.schemas.columns import MONEY, ROUTING
+from batchpay.schemas.columns import DATES, MONEY, ROUTING
 
 _NUMBERS = ((".", ""), (",", ""), (".", ","), (",", "."), (",", " "), (".", "'"), (".", " "))
 """Decimal and thousands, the simplest first."""
@@ -134,7 +134,7 @@ def agreeing(target: str, cells: pl.Series) -> tuple[int, str]:
     if target in MONEY:
         ways = amounts(cells)
         return (ways.best[0].count if ways.best else 0), "amounts"
-    if target == "recurringStartDate":
+    if target in DATES:
         ways = dates(cells)
         return (ways.best[0].count if ways.best else 0), "dates"
     if target in CHOICES:

@@ -12,10 +12,9 @@ from batchpay.intake.maps.formats import DECIMALS, MEANINGS, THOUSANDS, DateForm
 from batchpay.intake.maps.mapping import Mapping
 from batchpay.intake.maps.patterns import Pattern
 from batchpay.intake.small_tables import read_toml
-from batchpay.schemas.columns import COLUMNS, DIRECTION, FLAGS, MONEY
+from batchpay.schemas.columns import COLUMNS, DATES, DIRECTION, FLAGS, MONEY
 from batchpay.text import column_name
 
-DATES = ("recurringStartDate",)
 _TABLES = ("columns", "split", "templates", "values", "formats", "defaults", "fixed")
 _NUMBER_KEYS = ("decimal", "thousands", "currency", "negative")
 _CURRENCY = re.compile(r"[^0-9\s.,'()+\-\u2212]{1,4}")

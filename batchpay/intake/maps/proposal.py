@@ -28,11 +28,11 @@ from batchpay.intake.maps.follow_ups import (
 from batchpay.intake.maps.mapping import Mapping as ColumnMap
 from batchpay.intake.maps.patterns import Pattern
 from batchpay.intake.maps.words import CHOICES, COMBINED, NAMES, column_called
-from batchpay.schemas.columns import ACCOUNT, COLUMNS, MONEY, PAYMENT_ID, REQUIRED, ROUTING
+from batchpay.schemas.columns import ACCOUNT, COLUMNS, DATES, MONEY, PAYMENT_ID, REQUIRED, ROUTING
 from batchpay.text import column_name
 
 NAME, FIRST, LAST = "achNameOnCheck", "billingFirstName", "billingLastName"
-_START, _DEPOSIT = "recurringStartDate", "achDepositType"
+_DEPOSIT = "achDepositType"
 _ENOUGH = 0.9
 """This share of a column's cells must be what its name says; the others will be errors in their rows."""
 _ENOUGH_OF_OURS = 0.5
@@ -218,7 +218,7 @@ class _Proposer:
             if both and not open_words:
                 columns, entries = [Entry("columns", name, [target, COMBINED], found.why)], [*entries, *both]
                 self._asked.add(COMBINED)
-        if questions and questions[0].about == target and target in (*MONEY, _START):
+        if questions and questions[0].about == target and target in (*MONEY, *DATES):
             # Without an answer the cells could be read as another amount or day: no answer, no column.
             choices = (Choice(one.text, (*columns, *one.entries), one.then) for one in questions[0].choices)
             questions[0], columns = replace(questions[0], choices=tuple(choices)), []
@@ -232,7 +232,7 @@ class _Proposer:
             return amount_entries(name, cells, has_direction=bool(self._found.get("transactionType")))
         if target in MONEY:
             return money_entries(target, name, cells)
-        if target == _START:
+        if target in DATES:
             return date_entries(target, name, cells)
         if target in CHOICES:
             return word_entries(target, name, cells)
@@ -291,7 +291,7 @@ class _Proposer:
         if not self._has("gatewayId"):
             text = "which gateway account pays or collects? (batchpay gateway list)"
             draft.questions.append(Question("gatewayId", text, (), "fixed"))
-        if self._has(_START):
+        if self._has("recurringStartDate"):
             draft.questions += [] if self._has("recurringIndicator") else [_one_of("recurringIndicator", _RECURRING)]
         elif not self._has("recurringIndicator"):
             draft.add(Entry("fixed", "recurringIndicator", "FALSE", "no column has dates of recurring payments"))

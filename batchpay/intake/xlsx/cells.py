@@ -7,7 +7,7 @@ import math
 
 from batchpay.intake.cell_form import CellForm
 from batchpay.intake.xlsx.number_formats import is_scaled, shown
-from batchpay.schemas.columns import ACCOUNT, COLUMNS, DIGITS_MATTER, FLAGS, MONEY, ROUTING
+from batchpay.schemas.columns import ACCOUNT, COLUMNS, DATES, DIGITS_MATTER, FLAGS, MONEY, ROUTING
 
 LOST_ZERO, TEXT_FORMULA = "leading_zero", "text_formula"
 NUMERIC_ACCOUNT = "numeric_account"
@@ -105,7 +105,7 @@ def _money(value: float, number_format: str | None) -> Cell:
 def _date(value: datetime.date, column: str, known: bool) -> Cell:
     if _is_timed(value):
         return str(value), "format" if known else None, None
-    if column == "recurringStartDate":
+    if column in DATES:
         return value.strftime("%m/%d/%Y"), None, None
     # In any other known column the spreadsheet turned something that was typed into a date.
     return f"{value:%Y-%m-%d}", "format" if known else None, None
