@@ -14,6 +14,7 @@ import pytest
 from tests.support.command import Home, small_file
 from tests.support.held_up import SHARED, SIGN
 from tests.support.oracle import Oracle
+from tests.support.postgres import Server
 from tests.support.warm import Process
 
 WORKERS = 8
@@ -36,19 +37,38 @@ def _held_up(home: Home, leave: int, hold: int, sign: str = SIGN) -> Iterator[Pr
             process.kill()
 
 
-@pytest.mark.parametrize("on_their_way", [0, 4, WORKERS - 1])
-def test_a_row_killed_before_its_first_byte_is_in_doubt(oracle_home: Home, oracle: Oracle, on_their_way: int) -> None:
+@pytest.fixture
+def paying_home(request: pytest.FixtureRequest, oracle_home: Home) -> Iterator[Home]:
+    """A home whose ledger is a file, or in a database."""
+    if request.param == "sqlite":
+        yield oracle_home
+        return
+    server: Server = request.getfixturevalue("postgres_server")
+    name = server.new_database()
+    oracle_home.extra["BATCHPAY_LEDGER"] = server.url(name)
+    made = oracle_home.run("ledger", "init", "--owner-url", server.owner_url(name))
+    assert made.returncode == 0, made.stderr
+    yield oracle_home
+    server.drop(name)
+
+
+@pytest.mark.parametrize(
+    ("paying_home", "on_their_way"),
+    [("sqlite", 0), ("sqlite", 4), ("sqlite", WORKERS - 1), ("postgres", 4)],
+    indirect=["paying_home"],
+)
+def test_a_row_killed_before_its_first_byte_is_in_doubt(paying_home: Home, oracle: Oracle, on_their_way: int) -> None:
     """Nobody knows afterward which of them had left: all are in doubt, no more than there are workers."""
     oracle.plan(held_from=2)
-    with _held_up(oracle_home, 1 + on_their_way, WORKERS - on_their_way) as process:
+    with _held_up(paying_home, 1 + on_their_way, WORKERS - on_their_way) as process:
         assert oracle.gets(1 + on_their_way, process)
         process.kill()
     left = oracle.received()
     assert sum(left.values()) == 1 + on_their_way
     oracle.plan()
-    again = oracle_home.json("submit", "a.csv")
+    again = paying_home.json("submit", "a.csv")
     assert (again["exit_code"], again["in_doubt"], again["accepted"]) == (7, WORKERS, 40 - WORKERS)
-    with (oracle_home.path / "a.results.csv").open(newline="") as file:
+    with (paying_home.path / "a.results.csv").open(newline="") as file:
         doubted = {row["invoiceNumber"] for row in csv.DictReader(file) if row["state"] == "in_doubt"}
     received = oracle.received()
     assert set(received.values()) == {1}
