@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -21,7 +19,7 @@ from batchpay.ledger.postgres.ledger import PostgresLedger
 from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, columns, register, states
 from tests.ledger.factories import LedgerFactory, PostgresFactory
-from tests.support.postgres import PAYER, as_nobody, free_port
+from tests.support.postgres import PAYER, as_nobody, folder_of_nobody, free_port
 
 pytestmark = pytest.mark.ledgers("postgres")
 
@@ -39,15 +37,13 @@ def pooled(ledger_factory: LedgerFactory, request: pytest.FixtureRequest) -> Ite
     ledger_factory.create()
     ledger_factory.close()
     server, port = ledger_factory.server, free_port()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with folder_of_nobody() as folder:
         (folder / "users").write_text(f'"{PAYER}" ""\n')
         (folder / "ini").write_text(
             f"[databases]\n* = host={server.host} port={server.port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
             f"listen_port = {port}\nauth_type = trust\nauth_file = {folder}/users\npool_mode = transaction\n"
             f"default_pool_size = 1\nquery_wait_timeout = 10\nunix_socket_dir =\n{getattr(request, 'param', '')}\n"
         )
-        folder.chmod(0o755)
         url = server.url(ledger_factory.database).replace(f":{server.port}/", f":{port}/")
         with subprocess.Popen([*as_nobody(), program, "-q", str(folder / "ini")], stderr=subprocess.DEVNULL) as process:
             try:

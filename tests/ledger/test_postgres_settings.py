@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-import tempfile
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +13,7 @@ from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, columns, register, states
 from tests.ledger.factories import LedgerFactory, PostgresFactory
 from tests.ledger.test_postgres_run import until, wait_until_commits_wait
-from tests.support.postgres import as_nobody, programs_found
+from tests.support.postgres import as_nobody, folder_of_nobody, programs_found
 
 pytestmark = pytest.mark.ledgers("postgres")
 
@@ -131,9 +129,8 @@ def test_a_base_backup_is_no_standby(factory: PostgresFactory) -> None:
     factory.create()
     factory.close()
     server = factory.server
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o777)
-        command = [*as_nobody(), str(programs / "pg_receivewal"), "-D", folder, "-h", server.host]
+    with folder_of_nobody() as folder:
+        command = [*as_nobody(), str(programs / "pg_receivewal"), "-D", str(folder), "-h", server.host]
         command += ["-p", str(server.port), "-U", server.owner]
         with subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL) as backup:
             try:

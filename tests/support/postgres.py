@@ -134,15 +134,24 @@ def own_cluster(settings: dict[str, str] | None = None) -> Iterator[Cluster]:
         if os.environ.get("BATCHPAY_REQUIRE_POSTGRES") and not os.environ.get("BATCHPAY_TEST_POSTGRES"):
             pytest.fail(words)
         pytest.skip(words)
-    memory = Path("/dev/shm")  # noqa: S108 (a sync of memory costs nothing, so the server can sync as it must)
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        cluster = Cluster(programs, Path(folder), settings)
+    with folder_of_nobody() as folder:
+        cluster = Cluster(programs, folder, settings)
         cluster.make()
         cluster.start()
         try:
             yield cluster
         finally:
             cluster.stop()
+
+
+@contextmanager
+def folder_of_nobody() -> Iterator[Path]:
+    """Yield a folder for what runs `as_nobody`, who can't enter the one that TMPDIR may name."""
+    memory = Path("/dev/shm")  # noqa: S108 (a sync of memory costs nothing, so the server can sync as it must)
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
+        if os.geteuid() == 0:
+            shutil.chown(name, "nobody", "nogroup")
+        yield Path(name)
 
 
 def programs_found() -> Path | None:
