@@ -147,7 +147,7 @@ class Anomalies:
 
     def to_name(self, found: Sequence[Variance]) -> list[Variance]:
         """Return those that are listed one by one: a few new payees, all others while there is room."""
-        room = max(0, KEPT_MAX - len(self.kept))
+        room = KEPT_MAX - len(self.kept)
         loud = [one for one in found if one.code != "new_payee"]
         return loud[:KEPT_MAX] + [one for one in found if one.code == "new_payee"][: max(0, room - len(loud))]
 

@@ -45,7 +45,7 @@ class Policy:
     def from_settings(cls, settings: PolicySettings) -> Policy:
         """Read the settings; raises SettingsNotUsable."""
         above_cents = parse_cents(settings.approve_above)
-        second_cents = parse_cents(settings.second_above) if settings.second_above else None
+        second_cents = parse_cents(settings.second_above)
         if above_cents is None or (settings.second_above and second_cents is None):
             name = "approve_above" if above_cents is None else "second_above"
             raise SettingsNotUsable(f"policy.{name} must be an amount like 12345.67")

@@ -151,6 +151,7 @@ def test_new_payees_are_named_while_there_is_room() -> None:
     new = look((BOB, OTHER, 1), (BOB, OTHER, 2))
     almost_full = Anomalies(kept=[CHANGED] * (KEPT_MAX - 1))
     assert almost_full.to_name(new) == new[:1]
+    assert Anomalies(kept=[CHANGED] * KEPT_MAX).to_name(new) == []
     assert almost_full.to_name([*new, CHANGED, CHANGED]) == [CHANGED, CHANGED]
 
 

@@ -31,7 +31,8 @@ def test_each_other_person_counts_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["ann", "ANN", " Ann ", "ａｎｎ", "a\u200bnn", "ann\u00a0", "ann@corp.example", "CORP\\ann"]
+    "name",
+    ["ann", "ANN", " Ann ", "ａｎｎ", "a\u200bnn", "ann\u00a0", "an n", "a\x7fnn", "ann @corp.example", "CORP\\ann"],
 )
 @pytest.mark.parametrize("host", ["pc1", "pc9"])
 def test_who_prepared_it_is_known_under_any_spelling(name: str, host: str) -> None:

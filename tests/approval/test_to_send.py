@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import polars as pl
 import pytest
 
+from batchpay.approval import all_new
+from batchpay.approval.all_new import AllNew
 from batchpay.approval.cash_flow import grouped, with_cents
 from batchpay.approval.to_send import Origin, ToSend
 from batchpay.approval.to_send_count import ToSendCount
@@ -52,6 +55,18 @@ def test_the_size_of_the_chunks_does_not_matter() -> None:
     whole = count((Origin.NEW, frame(ONE, TWO, THREE)))
     parts = count(*((Origin.NEW, frame(row)) for row in (ONE, TWO, THREE)))
     assert parts == whole
+
+
+def test_new_rows_are_counted_as_any_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The approver's figures and rows are those of the submission. What waits to be counted does not pile up."""
+    monkeypatch.setattr(all_new, "_GROUPS_AT_ONCE", 3)
+    new = AllNew(date(2026, 11, 23))
+    for row in (ONE, TWO, THREE):
+        assert new._waiting_groups < 3
+        new.add(frame(row))
+    assert new._waiting == []
+    found, _ = new.finish(frame(ONE, TWO, THREE)["_row"])
+    assert found == count((Origin.NEW, frame(ONE, TWO, THREE)))
 
 
 def test_rows_that_are_taken_out_leave_nothing_behind() -> None:
