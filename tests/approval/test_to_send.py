@@ -47,6 +47,7 @@ def test_every_row_is_counted_once_and_what_is_held_back_is_in_no_sum() -> None:
     assert found.held_back == Totals(1, 900)
     assert found.total == Totals(3, 11_257)
     assert found.by_direction == {"DEBIT": Totals(1, 1_250), "CREDIT": Totals(2, 10_007)}
+    assert found.released_by_direction == {"CREDIT": Totals(1, 10_000)}
     assert found.by_account == {"7": Totals(2, 1_257), "12": Totals(1, 10_000)}
 
 

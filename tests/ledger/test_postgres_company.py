@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -13,6 +14,7 @@ from batchpay.errors import HeldElsewhere, LedgerNotUsable, WrongUse
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.company import BEAT_S, LEASE_S, Observer
+from batchpay.ledger.postgres.fences import SHUT_OUT_REASON
 from batchpay.ledger.postgres.ledger import PostgresLedger
 from batchpay.ledger.postgres.run import PostgresRun
 from batchpay.ledger.records import Decision
@@ -30,6 +32,7 @@ class Machines:
     def __init__(self, factory: PostgresFactory, rows: int) -> None:
         self.factory = factory
         self.ledger = factory.create()
+        factory.run("ALTER TABLE batchpay.batch ALTER COLUMN id RESTART WITH 7")  # no run has a batch's number
         self.name = register(self.ledger, columns(self.ledger, range(1, rows + 1)))
         self.now_s = 1000.0
         self._others: list[LedgerFactory] = []
@@ -198,7 +201,10 @@ def test_a_machine_that_stands_still_is_shut_out(machines: Machines) -> None:
     leader, helper = machines.pair()
     hanging = [payment.row for payment in leader.claim(4)]
     leader.commit(hanging, [])
+    send_all(helper)
     machines.let_pass(helper, LEASE_S)
+    helper.company.beat(is_idle=True)
+    assert helper.company.at_work(), "there is what the other had claimed"
     with pytest.raises(LedgerNotUsable, match="taken over the batch"):
         leader.commit([10], [(hanging[0], ACCEPTED)])
     while send(helper, 500):
@@ -212,6 +218,8 @@ def test_a_machine_that_stands_still_is_shut_out(machines: Machines) -> None:
     shut_out, other = machines.ledger.runs(machines.name)
     assert (shut_out.is_shut_out, shut_out.is_live, shut_out.in_doubt) == (True, False, 4)
     assert (other.leads, other.stopped) == (True, None), "the last one finishes the batch"
+    told = {event.kind: (event.who, event.why) for event in machines.ledger.events(machines.name)}
+    assert (told["fenced"], told["recovered"]) == (("ben", None), ("ben", SHUT_OUT_REASON))
     assert machines.ledger.find(machines.name).finished_at is not None
     assert machines.ledger.check() == []
 
@@ -348,6 +356,10 @@ def test_a_row_is_not_sent_again_while_its_machine_may_still_send_it(machines: M
     said = machines.ledger.latest_event("host gone")
     assert said is not None and (said.who, said.why) == ("cy", "the machine burned")
     assert machines.ledger.say_hosts_gone(machines.name, "cy", "again") == []
+    with pytest.raises(LedgerNotUsable):
+        leader.commit([], [(rows[2], ACCEPTED)])
+    leader.close()
+    assert "heard" not in [event.kind for event in machines.ledger.events(machines.name)], "that it ended is no news"
     assert machines.ledger.check() == []
 
 
@@ -368,6 +380,8 @@ def test_a_machine_whose_process_ended_has_been_heard_of(machines: Machines) -> 
     machines.close()
     assert not machines.ledger.runs(machines.name)[0].is_shut_out
     assert states(machines.ledger, machines.name)[rows[0]] is State.ACCEPTED
+    heard = [json.loads(event.detail) for event in machines.ledger.events() if event.kind == "heard"]
+    assert heard == [{"run": leader._id, "accepted": str(rows[0])}]
     resolve(machines, rows[1], State.PENDING)
     assert machines.ledger.check() == []
 
@@ -393,6 +407,7 @@ def test_a_dead_leader_of_this_machine_is_replaced_by_a_helper_at_once(machines:
 
 def test_a_reason_to_stop_and_the_fuse_reach_all(machines: Machines) -> None:
     """Each machine hears with its next commit, or beat, why another one stopped, and how many rows are in doubt."""
+    other = register(machines.ledger, columns(machines.ledger, [1], salt="other"), content=b"other")
     leader, helper = machines.pair()
     rows = [payment.row for payment in helper.claim(4)]
     helper.commit(rows, [])
@@ -409,15 +424,19 @@ def test_a_reason_to_stop_and_the_fuse_reach_all(machines: Machines) -> None:
     helper.finish(None)
     late = machines.start(machines.another(), helps=True)
     assert late.company.shared.stop == "the gateway refused the key"
+    shared = "SELECT is_shared, stop, in_a_row, in_all FROM batchpay.batch WHERE name = '{}'"
+    assert machines.factory.run(shared.format(other)) == [(False, None, 0, 0)], "another batch goes on"
 
 
 def test_what_a_machine_put_back_is_free_when_its_run_has_ended(machines: Machines) -> None:
-    """Rows whose answer said that nothing was applied lie in chunks that were used up."""
+    """Rows whose answer said that nothing was applied lie in chunks that were used up. The other waits for them."""
     leader, helper = machines.pair()
     while some := helper.claim(500):
         helper.commit([payment.row for payment in some], [])
         helper.commit([], [(payment.row, NOT_SENT) for payment in some])
     helper.finish("too many")
+    leader.company.beat(is_idle=True)
+    assert leader.company.at_work()
     assert send_all(leader) == 74
 
 

@@ -160,6 +160,44 @@ def test_a_lost_commit_that_arrives_late_changes_nothing(factory: PostgresFactor
         assert states(ledger, name) == {1: State.SENDING, 2: State.PENDING, 3: State.SENDING}
 
 
+def test_a_group_is_one_runs_next_one(factory: PostgresFactory) -> None:
+    """In a database that was brought back a run gets the number of one that still sends: its token tells them apart.
+
+    Nor is a group granted twice, or out of its turn.
+    """
+    ledger = factory.create()
+    name = register(ledger, columns(ledger, [1]))
+    with ledger.lock(ledger.find(name).digest):
+        run = run_of(ledger, name)
+        for place, other in (("token", bytes(16)), ("generation", 2), ("number", 2)):
+            group = list(of_group(run, [1]))
+            group[{"token": 1, "generation": 2, "number": 18}[place]] = other
+            with pytest.raises(psycopg.Error) as refused:
+                run._store.writer.run_group(group)
+            assert refused.value.sqlstate == "BP003", place
+    assert states(ledger, name) == {1: State.PENDING}
+
+
+def test_a_run_is_not_shut_out_while_it_commits(factory: PostgresFactory) -> None:
+    """Its commit would stand after it was shut out, and its rows would be sent: whoever shuts it out waits for it."""
+    ledger = factory.create()
+    name = register(ledger, columns(ledger, [1]))
+    with (
+        ledger.lock(ledger.find(name).digest),
+        psycopg.connect(factory.server.owner_url(factory.database)) as holding,
+    ):
+        run = run_of(ledger, name)
+        holding.execute("SELECT FROM batchpay.payment FOR UPDATE")
+        committing = threading.Thread(target=run.commit, args=([1], []))
+        committing.start()
+        until(lambda: factory.run("SELECT 1 FROM pg_locks WHERE NOT granted"))
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            factory.run("SELECT FROM batchpay.run FOR UPDATE NOWAIT")
+        holding.rollback()
+        committing.join()
+    assert states(ledger, name) == {1: State.SENDING}
+
+
 def of_group(run: of_run.PostgresRun, intents: Sequence[int]) -> tuple[object, ...]:
     """What the run would ask with now, for these rows."""
     head = (run._id, run._token, run._generation, run._batch, list(intents))
