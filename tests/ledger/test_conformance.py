@@ -314,6 +314,16 @@ def test_rows_left_in_sending_are_in_doubt_at_the_next_start(ledger_factory: Led
     assert ledger.check() == []
 
 
+def test_a_row_that_is_being_sent_is_not_granted_again(ledger: Ledger) -> None:
+    """A claim is no permission: of a row that was claimed twice nothing is known yet but that it may have left."""
+    name = register(ledger, columns(ledger, [1, 2]), rejected([3]))
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        assert run.commit([1], []) == {1}
+        assert run.commit([1, 2, 3], []) == {2}
+    assert [row.attempts for row in ledger.rows(name)] == [1, 1]
+
+
 def test_a_run_that_was_replaced_is_granted_nothing(ledger: Ledger) -> None:
     """The token is checked with the write of sending: a run that slept meanwhile can't send or record."""
     name = register(ledger, columns(ledger, [1, 2]))
