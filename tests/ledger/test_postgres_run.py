@@ -23,7 +23,7 @@ from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
 from batchpay.settings import GatewaySettings, Settings
 from batchpay.workflows.health import Limits, health
-from tests.ledger.batches import ACCEPTED, IN_DOUBT, columns, register, states
+from tests.ledger.batches import ACCEPTED, IN_DOUBT, NOT_SENT, columns, register, states
 from tests.ledger.factories import LedgerFactory, PostgresFactory
 from tests.support.cutting_proxy import Cut, CuttingProxy
 from tests.support.ledger_factory import ORIGIN
@@ -628,6 +628,8 @@ def test_a_row_whose_attempt_contradicts_it_is_never_granted(factory: PostgresFa
     name = register(ledger, columns(ledger, [1, 2, 3]))
     with ledger.lock(ledger.find(name).digest):
         run = run_of(ledger, name)
+        run.commit([1], [])
+        run.commit([], [(1, NOT_SENT)])
         run.commit([1, 2], [])
         run.commit([], [(1, ACCEPTED), (2, IN_DOUBT)])
         factory.run("UPDATE batchpay.payment SET state = 3 WHERE row = 1")
