@@ -362,6 +362,7 @@ def test_spilled_outcomes_are_merged_at_the_next_start(ledger_factory: LedgerFac
     }  # fmt: skip
     assert next(iter(ledger.rows(name))).answer.gateway_reference == "TX-77"
     assert ledger.check() == []
+    assert not list(ledger_factory.witness.parent.glob("witness.spill.*")), "what is taken in is not taken in again"
 
 
 def test_a_group_may_be_larger_than_a_statement(ledger: Ledger) -> None:
@@ -549,7 +550,7 @@ def test_the_same_bill_counts_for_some_days_or_for_ever(
     later = columns(ledger, [1], named=[1] if later_has_id else [], id_salt="x")
     lookup = Lookup([7], later.fingerprints, later.payment_ids, [with_invoice])
     afterwards = ANOTHER_ID if earlier_has_id and later_has_id else BILL if with_invoice else None
-    for after_days, days, same in ((4.9, 5, BILL), (5.1, 5, afterwards), (0, 0, afterwards)):
+    for after_days, days, same in ((4.9, 5, BILL), (5.1, 5, afterwards), (0, 0, afterwards), (-1, 0, afterwards)):
         now = datetime.now(UTC) + timedelta(days=after_days)
         found = ledger.earlier(lookup, Environment.TEST, days=days, now=now)
         assert [(one.row, one.same, one.earlier_batch, one.earlier_row) for one in found] == (
@@ -575,7 +576,7 @@ def test_a_bill_that_is_not_settled_is_not_days_ago(ledger: Ledger, state: State
     later = columns(ledger, [1], named=[1] if named else [], id_salt="x")
     lookup = Lookup([7], later.fingerprints, later.payment_ids, [False])
     now = datetime.now(UTC) + timedelta(days=40)
-    (found,) = ledger.earlier(lookup, Environment.TEST, days=5, now=now)
+    (found,) = ledger.earlier(lookup, Environment.TEST, days=1, now=now)
     assert (found.same, found.earlier_batch) == (BILL, first)
     assert abs(found.at - datetime.now(UTC)) < timedelta(minutes=5), "it is told with its own day"
     never = ledger.earlier(lookup, Environment.TEST, days=0, now=now)

@@ -514,6 +514,7 @@ def test_two_machines_that_start_at_once_make_one_run(factory: PostgresFactory) 
             of_other.start(name, "ben")
         assert run.commit([1], []) == {1}
     other.close()
+    assert list(factory.folder.rglob("*.run.*")) == list(factory.witness.parent.glob("witness.run.*")), "one mark"
 
 
 def test_a_killed_run_is_dead_at_once_on_its_own_machine_alone(factory: PostgresFactory) -> None:
@@ -647,8 +648,8 @@ def test_an_outcome_is_of_a_row_that_this_run_is_sending(factory: PostgresFactor
     with ledger.lock(ledger.find(name).digest):
         run = run_of(ledger, name)
         run.commit([1], [])
-        for other in ("state = 7", "state = 4, run = 99"):
-            factory.run(f"UPDATE batchpay.payment SET {other}")
+        for other in ("UPDATE batchpay.payment SET state = 7", "UPDATE batchpay.payment SET state = 4, run = 99"):
+            factory.run(other)
             with pytest.raises(LedgerDamaged, match="does not hold it as being sent"):
                 run.commit([], [(1, ACCEPTED)])
             run._dead = None

@@ -46,8 +46,6 @@ def earlier(
                 for row, same, batch, earlier_row, line, at in connection.execute(
                     wanted, compared | near | parameters, binary=True
                 ):
-                    if batch not in names:
-                        continue
                     name, file = names[batch]
                     place = place_of(place_word(file), earlier_row, line)
                     one = Earlier(row, SamePayment(same), name, earlier_row, place, to_datetime(at))
