@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,11 +16,12 @@ import polars as pl
 import pytest
 
 from batchpay.errors import LedgerOlder
-from batchpay.ledger.open import bring_up_to_date, open_ledger
+from batchpay.ledger.open import bring_up_to_date, move, open_ledger
 from batchpay.payment import Environment, SamePayment
 from batchpay.registration.digests import lookup_columns
 from batchpay.schemas.columns import COLUMNS
 from batchpay.settings import LedgerSettings
+from tests.support.postgres import Server
 
 pytestmark = pytest.mark.ledgers("sqlite")
 
@@ -49,12 +51,8 @@ def settings(tmp_path: Path) -> LedgerSettings:
     )
 
 
-def test_an_old_ledger_still_finds_its_duplicates(settings: LedgerSettings) -> None:
-    """Its accounts are gone, so the look goes by the old digests too: of paymentIds and bills as they were written."""
-    with pytest.raises(LedgerOlder):
-        open_ledger(settings, read_only=True)
-    bring_up_to_date(settings)
-    open_ledger(settings, read_only=True).close()
+def require_known(settings: LedgerSettings) -> None:
+    """Look for payments of both worlds that the old ledger has, and for one that it does not have."""
     rows = [
         ROW | {"paymentId": "Pay-1", "amount": "1.00"},
         ROW | {"invoiceNumber": "INV-2"},
@@ -73,3 +71,25 @@ def test_an_old_ledger_still_finds_its_duplicates(settings: LedgerSettings) -> N
             assert [(one.row, one.same, one.earlier_row) for one in found] == expected
             assert {one.earlier_batch for one in found} == {batch}
         assert ledger.check() == []
+
+
+def test_an_old_ledger_still_finds_its_duplicates(settings: LedgerSettings) -> None:
+    """Its accounts are gone, so the look goes by the old digests too: of paymentIds and bills as they were written."""
+    with pytest.raises(LedgerOlder):
+        open_ledger(settings, read_only=True)
+    bring_up_to_date(settings)
+    open_ledger(settings, read_only=True).close()
+    require_known(settings)
+
+
+def test_an_old_ledger_finds_them_in_a_database_as_well(
+    settings: LedgerSettings, postgres_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It moved there with the digests that it had; whoever looked by today's alone would pay all of it again."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    bring_up_to_date(settings)
+    name = postgres_server.new_database()
+    there = replace(settings, url=postgres_server.url(name))
+    move(settings, there.url, "ada", "a second host", owner_url=postgres_server.owner_url(name))
+    require_known(there)
+    postgres_server.drop(name)
