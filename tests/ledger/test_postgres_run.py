@@ -160,7 +160,7 @@ def test_a_lost_commit_that_arrives_late_changes_nothing(factory: PostgresFactor
         assert states(ledger, name) == {1: State.SENDING, 2: State.PENDING, 3: State.SENDING}
 
 
-def test_a_group_is_one_runs_next_one(factory: PostgresFactory) -> None:
+def test_a_group_is_one_runs_next_one(factory: PostgresFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a database that was brought back a run gets the number of one that still sends: its token tells them apart.
 
     Nor is a group granted twice, or out of its turn.
@@ -175,7 +175,38 @@ def test_a_group_is_one_runs_next_one(factory: PostgresFactory) -> None:
             with pytest.raises(psycopg.Error) as refused:
                 run._store.writer.run_group(group)
             assert refused.value.sqlstate == "BP003", place
+        for whose, other in (("_token", bytes(16)), ("_generation", 2)):
+            with monkeypatch.context() as patch:
+                patch.setattr(run, whose, other)
+                acts = [run.company.beat, lambda: run.reject([1], "memo.length")]
+                for act in (*acts, lambda: run._settle_unknown([], 0, b"")) if whose == "_token" else acts:
+                    with pytest.raises(LedgerNotUsable, match="taken over the batch"):
+                        act()
+        run._is_shut_out = False
+        run.finish(None)
     assert states(ledger, name) == {1: State.PENDING}
+
+
+def test_each_batch_has_runs_of_its_own(factory: PostgresFactory) -> None:
+    """Two files are sent from one machine at once: neither run shuts the other out, or speaks for its rows."""
+    ledger = factory.create()
+    one, two = (register(ledger, columns(ledger, [1, 2], salt=salt), content=salt.encode()) for salt in "ab")
+    with ledger.lock(ledger.find(one).digest), ledger.lock(ledger.find(two).digest):
+        run = run_of(ledger, one)
+        run.commit([1], [])
+        other = run_of(ledger, two)
+        assert other.recovered == 0
+        assert [payment.row for payment in run.claim(9)] == [2]
+        assert run.commit([2], [(1, ACCEPTED)]) == {2}
+        run.close()  # as if it was killed
+        other.finish(None)
+        run_of(ledger, two).finish(None)
+        assert states(ledger, one) == {1: State.ACCEPTED, 2: State.SENDING}
+        again = run_of(ledger, one)
+        assert again.recovered == 1
+        again.finish(None)
+    assert states(ledger, two) == {1: State.PENDING, 2: State.PENDING}
+    assert ledger.check() == []
 
 
 def test_a_run_is_not_shut_out_while_it_commits(factory: PostgresFactory) -> None:
