@@ -15,7 +15,7 @@ import pytest
 from batchpay.errors import BatchHeld, BatchpayError, LedgerDamaged, LedgerNotUsable, WrongUse
 from batchpay.ledger.columns import Lookup, PackedTexts, RejectedColumns
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
-from batchpay.ledger.records import Decision, RejectedRow
+from batchpay.ledger.records import RECOVERED_REASON, SETTLED_BY, Decision, RejectedRow
 from batchpay.outcome import Answer
 from batchpay.payment import Environment, SamePayment, State, Totals
 from tests.ledger.batches import (
@@ -310,7 +310,8 @@ def test_rows_left_in_sending_are_in_doubt_at_the_next_start(ledger_factory: Led
         assert run.recovered == 0
         run.finish(None)
     assert states(ledger, name) == {1: State.IN_DOUBT, 2: State.IN_DOUBT, 3: State.PENDING}
-    assert [event.detail for event in ledger.events(name) if event.kind == "recovered"] == ['{"in_doubt":"1-2"}']
+    recovered = [(event.who, event.why, event.detail) for event in ledger.events(name) if event.kind == "recovered"]
+    assert recovered == [("ben", RECOVERED_REASON, '{"in_doubt":"1-2"}')]
     assert ledger.check() == []
 
 
@@ -441,6 +442,7 @@ def test_resolve_settles_rows_in_doubt_all_or_none(ledger: Ledger) -> None:
     rows = {row.row: row for row in ledger.rows(name)}
     assert [rows[row].state for row in (1, 2, 3)] == [State.ACCEPTED, State.DECLINED, State.PENDING]
     assert rows[1].answer.gateway_reference == "TX-9"
+    assert {rows[row].reason for row in (1, 2, 3)} == {f"{SETTLED_BY}ben: asked the gateway"}, "whoever reads it asks Ben"
     event = list(ledger.events(name))[-1]
     assert (event.kind, event.who, event.why) == ("resolved", "ben", "asked the gateway")
     with ledger.lock(ledger.find(name).digest):

@@ -206,18 +206,23 @@ def test_a_machine_that_stands_still_is_shut_out(machines: Machines) -> None:
     helper.company.beat(is_idle=True)
     assert helper.company.at_work(), "there is what the other had claimed"
     with pytest.raises(LedgerNotUsable, match="taken over the batch"):
+        leader._settle_unknown([], leader._number, leader._mac)  # had the answer to its latest commit been lost
+    with pytest.raises(LedgerNotUsable, match="taken over the batch"):
         leader.commit([10], [(hanging[0], ACCEPTED)])
     while send(helper, 500):
         pass
     helper.company.beat(is_idle=True)
     assert not helper.company.at_work()
+    other = register(machines.ledger, columns(machines.ledger, [1], salt="other"), content=b"other")
+    with machines.ledger.lock(machines.ledger.find(other).digest):
+        machines.ledger.start(other, "ada").finish("another batch whose leader is not dead")
     helper.finish(None)
     found = states(machines.ledger, machines.name)
     assert {row for row, state in found.items() if state is State.IN_DOUBT} == set(hanging)
     assert set(found.values()) == {State.ACCEPTED, State.IN_DOUBT}
-    shut_out, other = machines.ledger.runs(machines.name)
+    shut_out, last = machines.ledger.runs(machines.name)
     assert (shut_out.is_shut_out, shut_out.is_live, shut_out.in_doubt) == (True, False, 4)
-    assert (other.leads, other.stopped) == (True, None), "the last one finishes the batch"
+    assert (last.leads, last.stopped) == (True, None), "the last one finishes the batch"
     told = {event.kind: (event.who, event.why) for event in machines.ledger.events(machines.name)}
     assert (told["fenced"], told["recovered"]) == (("ben", None), ("ben", SHUT_OUT_REASON))
     assert machines.ledger.find(machines.name).finished_at is not None
