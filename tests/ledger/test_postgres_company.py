@@ -120,6 +120,8 @@ def test_helpers_claim_only_what_the_leader_has_shared(machines: Machines) -> No
     leader.finish(None)
     assert set(states(machines.ledger, machines.name).values()) == {State.ACCEPTED}
     assert [(run.leads, run.rows) for run in machines.ledger.runs(machines.name)] == [(True, 64), (False, 11)]
+    started = [json.loads(event.detail) for event in machines.ledger.events() if event.kind == "started"]
+    assert ["helps" in detail for detail in started] == [False, True]
     assert machines.ledger.check() == []
 
 
@@ -198,6 +200,8 @@ def test_a_machine_that_beats_is_left_alone(machines: Machines) -> None:
 
 def test_a_machine_that_stands_still_is_shut_out(machines: Machines) -> None:
     """What it was sending is in doubt, what it had claimed is sent by others, and its next commit is refused."""
+    machines.start().finish("stopped")
+    machines.close()
     leader, helper = machines.pair()
     hanging = [payment.row for payment in leader.claim(4)]
     leader.commit(hanging, [])
@@ -220,7 +224,7 @@ def test_a_machine_that_stands_still_is_shut_out(machines: Machines) -> None:
     found = states(machines.ledger, machines.name)
     assert {row for row, state in found.items() if state is State.IN_DOUBT} == set(hanging)
     assert set(found.values()) == {State.ACCEPTED, State.IN_DOUBT}
-    shut_out, last = machines.ledger.runs(machines.name)
+    _, shut_out, last = machines.ledger.runs(machines.name)
     assert (shut_out.is_shut_out, shut_out.is_live, shut_out.in_doubt) == (True, False, 4)
     assert (last.leads, last.stopped) == (True, None), "the last one finishes the batch"
     told = {event.kind: (event.who, event.why) for event in machines.ledger.events(machines.name)}
@@ -411,6 +415,18 @@ def test_a_dead_leader_of_this_machine_is_replaced_by_a_helper_at_once(machines:
     assert machines.ledger.check() == []
 
 
+def test_what_a_dead_run_had_claimed_is_free_once_its_machine_begins_anew(machines: Machines) -> None:
+    """It was stopped again before it claimed anything: the other machine would have ended, and 63 rows stayed."""
+    _, helper = machines.pair()
+    send_all(helper)
+    machines.ledger._locks.held.clear()  # type: ignore[attr-defined]
+    machines._held.pop_all().close()
+    machines.start(helps=True).finish("stopped by SIGTERM")
+    helper.company.beat(is_idle=True)
+    assert helper.company.at_work()
+    assert send_all(helper) == 63
+
+
 def test_a_reason_to_stop_and_the_fuse_reach_all(machines: Machines) -> None:
     """Each machine hears with its next commit, or beat, why another one stopped, and how many rows are in doubt."""
     other = register(machines.ledger, columns(machines.ledger, [1], salt="other"), content=b"other")
@@ -428,6 +444,8 @@ def test_a_reason_to_stop_and_the_fuse_reach_all(machines: Machines) -> None:
     leader.commit([leader.claim(1)[0].row], [])
     assert leader.company.shared.stop == "the gateway refused the key"
     helper.finish(None)
+    with machines.ledger.lock(machines.ledger.find(other).digest):
+        machines.ledger.start(other, "ada").finish(None)
     late = machines.start(machines.another(), helps=True)
     assert late.company.shared.stop == "the gateway refused the key"
     shared = "SELECT is_shared, stop, in_a_row, in_all FROM batchpay.batch WHERE name = '{}'"

@@ -13,6 +13,7 @@ import pytest
 
 from batchpay.errors import BatchHeld, LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.contract import Ledger
+from batchpay.ledger.hosts import Shared
 from batchpay.ledger.open import create_ledger
 from batchpay.ledger.postgres import connection, deadline
 from batchpay.ledger.postgres import run as of_run
@@ -88,16 +89,20 @@ def test_a_connection_that_is_cut_costs_no_row(
         name = register(ledger, columns(ledger, range(1, 31)))
         with ledger.lock(ledger.find(name).digest):
             run = run_of(ledger, name)
-            assert run.commit([1], []) == {1}
+            assert run.commit([1, 30], []) == {1, 30}
             for row in range(2, 8):
                 cut = Cut(after_bytes=row * (40 if to_server else 12), to_server=to_server, reset=row % 2 == 0)
                 with cut_once(proxy, cut):
                     assert run.commit([row], [(row - 1, ACCEPTED)]) == {row}
             proxy.count_from_now()
-            run.commit([], [(7, ACCEPTED)])
+            latest = run._store.witness.read()
+            assert latest is not None
+            assert factory.run("SELECT max(seq) FROM batchpay.event") == [(latest.number,)]
+            run.commit([], [(7, ACCEPTED), (30, ACCEPTED)])
             run.finish(None)
-        assert states(ledger, name) == {row: State.ACCEPTED if row < 8 else State.PENDING for row in range(1, 31)}
-        assert [row.attempts for row in ledger.rows(name)] == [1] * 7 + [0] * 23
+        sent = [*range(1, 8), 30]
+        assert states(ledger, name) == {row: State.ACCEPTED if row in sent else State.PENDING for row in range(1, 31)}
+        assert [row.attempts for row in ledger.rows(name)] == [1] * 7 + [0] * 22 + [1]
         assert ledger.check() == []
 
 
@@ -204,7 +209,13 @@ def test_each_batch_has_runs_of_its_own(factory: PostgresFactory) -> None:
         assert states(ledger, one) == {1: State.ACCEPTED, 2: State.SENDING}
         again = run_of(ledger, one)
         assert again.recovered == 1
-        again.finish(None)
+        again.company.share()
+        again.company.beat()
+        again.finish("3 rows in doubt")
+        begun = run_of(ledger, one)
+        assert begun.company.shared == Shared(), "what stopped a run stops none that begins"
+        assert factory.run("SELECT is_shared FROM batchpay.batch WHERE is_shared") == [], "its first row goes alone"
+        begun.finish(None)
     assert states(ledger, two) == {1: State.PENDING, 2: State.PENDING}
     assert ledger.check() == []
 
