@@ -212,6 +212,8 @@ def test_a_machine_that_stands_still_is_shut_out(machines: Machines) -> None:
     with pytest.raises(LedgerNotUsable, match="taken over the batch"):
         leader._settle_unknown([], leader._number, leader._mac)  # had the answer to its latest commit been lost
     with pytest.raises(LedgerNotUsable, match="taken over the batch"):
+        leader.company.beat()
+    with pytest.raises(LedgerNotUsable, match="taken over the batch"):
         leader.commit([10], [(hanging[0], ACCEPTED)])
     while send(helper, 500):
         pass
@@ -443,13 +445,15 @@ def test_a_reason_to_stop_and_the_fuse_reach_all(machines: Machines) -> None:
     helper.commit([], [(rows[3], ACCEPTED)])
     leader.commit([leader.claim(1)[0].row], [])
     assert leader.company.shared.stop == "the gateway refused the key"
+    leader.company.tell("it came second")
+    leader.company.beat()
     helper.finish(None)
+    shared = "SELECT is_shared, stop, in_a_row, in_all FROM batchpay.batch WHERE name = '{}'"
+    assert machines.factory.run(shared.format(other)) == [(False, None, 0, 0)], "another batch goes on"
     with machines.ledger.lock(machines.ledger.find(other).digest):
         machines.ledger.start(other, "ada").finish(None)
     late = machines.start(machines.another(), helps=True)
     assert late.company.shared.stop == "the gateway refused the key"
-    shared = "SELECT is_shared, stop, in_a_row, in_all FROM batchpay.batch WHERE name = '{}'"
-    assert machines.factory.run(shared.format(other)) == [(False, None, 0, 0)], "another batch goes on"
 
 
 def test_what_a_machine_put_back_is_free_when_its_run_has_ended(machines: Machines) -> None:

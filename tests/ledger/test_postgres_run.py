@@ -94,10 +94,11 @@ def test_a_connection_that_is_cut_costs_no_row(
                 cut = Cut(after_bytes=row * (40 if to_server else 12), to_server=to_server, reset=row % 2 == 0)
                 with cut_once(proxy, cut):
                     assert run.commit([row], [(row - 1, ACCEPTED)]) == {row}
+                if row == 2:  # the ledger's own chain has an event of this number as well
+                    latest = run._store.witness.read()
+                    assert latest is not None
+                    assert factory.run("SELECT max(seq) FROM batchpay.event") == [(latest.number,)]
             proxy.count_from_now()
-            latest = run._store.witness.read()
-            assert latest is not None
-            assert factory.run("SELECT max(seq) FROM batchpay.event") == [(latest.number,)]
             run.commit([], [(7, ACCEPTED), (30, ACCEPTED)])
             run.finish(None)
         sent = [*range(1, 8), 30]
@@ -701,8 +702,15 @@ def test_an_outcome_is_of_a_row_that_this_run_is_sending(factory: PostgresFactor
 def test_a_forked_process_can_not_use_the_connections(ledger: Ledger) -> None:
     """Parent and child would talk over one connection."""
     assert isinstance(ledger, PostgresLedger)
-    ledger.store._process += 1
-    for use in (ledger.registration_count, ledger.store.begin):
-        with pytest.raises(LedgerNotUsable, match="after a fork"):
-            use()
-    ledger.store._process -= 1
+    name = register(ledger, columns(ledger, [1]))
+    with ledger.lock(ledger.find(name).digest):
+        run = run_of(ledger, name)
+        ledger.store._process += 1
+        uses: tuple[Callable[[], object], ...] = (
+            ledger.registration_count, ledger.store.begin, lambda: run.claim(1), lambda: run.commit([1], []),
+        )  # fmt: skip
+        for use in uses:
+            with pytest.raises(LedgerNotUsable, match="after a fork"):
+                use()
+        ledger.store._process -= 1
+        run.finish(None)
