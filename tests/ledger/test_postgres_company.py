@@ -61,6 +61,14 @@ class Machines:
         leader.commit([], [(first.row, ACCEPTED)])
         return leader, helper
 
+    def start_another_batch(self) -> PostgresRun:
+        """Begin a run of a batch that is none of the others' affair: it has sent nothing yet, and does not beat."""
+        other = register(self.ledger, columns(self.ledger, range(1, 76), salt="other"), content=b"other")
+        self._held.enter_context(self.ledger.lock(self.ledger.find(other).digest))
+        run = self.ledger.start(other, "ada")
+        assert isinstance(run, PostgresRun)
+        return run
+
     def let_pass(self, run: PostgresRun, seconds: float) -> None:
         """Let a run beat, and look at the others, for some time."""
         for _ in range(int(seconds / BEAT_S) + 1):
@@ -189,13 +197,15 @@ def test_a_clock_that_is_set_makes_nobody_dead(machines: Machines, monkeypatch: 
 
 
 def test_a_machine_that_beats_is_left_alone(machines: Machines) -> None:
-    """Commits and idle beats both count, so two that wait for one another shut nobody out."""
+    """Commits and idle beats both count, so two that wait for one another shut nobody out; nor one of another batch."""
     leader, helper = machines.pair()
+    other = machines.start_another_batch()
     for _ in range(3 * int(LEASE_S / BEAT_S)):
         machines.let_pass(helper, 0)
         leader.company.beat(is_idle=True)
     assert all(run.is_live for run in machines.ledger.runs(machines.name))
     assert helper.company.at_work(), "63 rows that the leader had claimed"
+    assert other.commit([1], []) == {1}
 
 
 def test_a_machine_that_stands_still_is_shut_out(machines: Machines) -> None:
@@ -254,12 +264,17 @@ def test_an_idle_machine_that_may_be_dead_is_waited_for(machines: Machines) -> N
 
 
 def test_two_idle_machines_end_whatever_else_they_beat(machines: Machines) -> None:
-    """Found by the campaign: a beat of the timer between two rests made each begin to wait for the other anew."""
+    """Found by the campaign: a beat of the timer between two rests made each begin to wait for the other anew.
+
+    Nor do they wait for another batch.
+    """
     leader, helper = machines.pair()
+    machines.start_another_batch()
+    assert send_all(leader) + send_all(helper) == 74
     for run in (leader, helper) * 3:
         run.company.beat()
         run.company.beat(is_idle=True)
-    assert not (leader.company.others_busy or helper.company.others_busy)
+    assert not (leader.company.at_work() or helper.company.at_work())
 
 
 def test_a_machine_that_moves_while_it_is_suspected_is_left_alone(machines: Machines) -> None:

@@ -41,6 +41,7 @@ from batchpay.workflows.submit import SubmitRequest
 
 ANN = Actor("ann", "desk-3")
 ACCEPTED = Outcome(State.ACCEPTED, "success", Answer(200, "1", "Approved"), bytes_sent=900)
+DECLINED = Outcome(State.DECLINED, "declined", Answer(402, None, "No funds"), bytes_sent=900)
 IN_DOUBT = Outcome(State.IN_DOUBT, "connection closed without an answer", bytes_sent=900)
 COLUMNS = (
     "paymentId", "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "amount", "billingFirstName",

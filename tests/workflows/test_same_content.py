@@ -11,7 +11,7 @@ from batchpay.ledger.open import open_ledger
 from batchpay.payment import State
 from batchpay.sending.limits import Limits
 from batchpay.workflows.run import RunRequest
-from tests.workflows.desk import ACCEPTED, COLUMNS, IN_DOUBT, PLAIN, Desk
+from tests.workflows.desk import ACCEPTED, COLUMNS, DECLINED, IN_DOUBT, PLAIN, Desk
 
 WAGES = [{"amount": "10.00"}, {"amount": "11.00"}]
 SAID = "nothing was left to send of this content"
@@ -40,7 +40,11 @@ def test_wages_with_last_months_reason_are_not_either(desk: Desk) -> None:
 
 
 def test_a_batch_that_resumes_or_waits_for_a_person_is_not_called_paid(desk: Desk) -> None:
-    """Rows that this very call sent, and rows in doubt: nobody is told to pay them again."""
+    """Rows that this very call sent, rows in doubt, and declined ones: nobody is told to pay them once more."""
+    declined = desk.file("declined.csv", {"amount": "12.00"})
+    desk.answer = lambda _: DECLINED
+    assert not any(SAID in note for _ in range(2) for note in desk.submit(declined).notes)
+    desk.answer = lambda _: ACCEPTED
     path = desk.file("wages.csv", *WAGES)
     desk.submit(path, run=RunRequest(None, Limits(rows_max=1)))
     desk.answer = lambda _: IN_DOUBT
