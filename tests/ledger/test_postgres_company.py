@@ -266,15 +266,23 @@ def test_an_idle_machine_that_may_be_dead_is_waited_for(machines: Machines) -> N
 def test_two_idle_machines_end_whatever_else_they_beat(machines: Machines) -> None:
     """Found by the campaign: a beat of the timer between two rests made each begin to wait for the other anew.
 
-    Nor do they wait for another batch.
+    Nor do they wait for another batch, nor for rows that an earlier run has sent.
     """
+    earlier = machines.start()
+    send(earlier, CHUNK_ROWS)
+    earlier.finish("stopped")
+    machines.close()
     leader, helper = machines.pair()
     machines.start_another_batch()
-    assert send_all(leader) + send_all(helper) == 74
+    assert send_all(leader) + send_all(helper) == 75 - CHUNK_ROWS - 1
     for run in (leader, helper) * 3:
         run.company.beat()
         run.company.beat(is_idle=True)
     assert not (leader.company.at_work() or helper.company.at_work())
+    helper.company.tell("enough")
+    helper.finish(None)
+    leader.company.beat()
+    assert leader.company.shared.stop == "enough", "told by the very end of a run"
 
 
 def test_a_machine_that_moves_while_it_is_suspected_is_left_alone(machines: Machines) -> None:
@@ -391,21 +399,27 @@ def test_a_row_is_not_sent_again_while_its_machine_may_still_send_it(machines: M
 
 
 def test_a_machine_whose_process_ended_has_been_heard_of(machines: Machines) -> None:
-    """It was killed while it was shut out: its next run holds the lock, so nothing of the dead one can send."""
+    """It was killed while it was shut out: its next run holds the lock, so nothing of the dead one can send.
+
+    That says nothing of another machine; nor does a run of another batch that the same machine begins.
+    """
     leader, helper = machines.pair()
+    asleep = machines.start(machines.another(), helps=True)
+    asleep.commit([asleep.claim(1)[0].row], [])
     rows = [payment.row for payment in leader.claim(2)]
     leader.commit(rows, [])
     leader._spill.write([])
     leader.spill([(rows[0], ACCEPTED)])
     machines.let_pass(helper, LEASE_S)
     helper.finish("a test")
+    machines.start_another_batch().finish(None)
     machines.close()
-    assert machines.ledger.runs(machines.name)[0].is_shut_out
+    assert [run.is_shut_out for run in machines.ledger.runs(machines.name)] == [True, False, True]
     again = machines.start()
     assert again.recovered == 0
     again.finish("a test")
     machines.close()
-    assert not machines.ledger.runs(machines.name)[0].is_shut_out
+    assert [run.is_shut_out for run in machines.ledger.runs(machines.name)] == [False, False, True, False]
     assert states(machines.ledger, machines.name)[rows[0]] is State.ACCEPTED
     heard = [json.loads(event.detail) for event in machines.ledger.events() if event.kind == "heard"]
     assert heard == [{"run": leader._id, "accepted": str(rows[0])}]
@@ -479,8 +493,11 @@ def test_what_a_machine_put_back_is_free_when_its_run_has_ended(machines: Machin
         helper.commit([], [(payment.row, NOT_SENT) for payment in some])
     helper.finish("too many")
     leader.company.beat(is_idle=True)
-    assert leader.company.at_work()
+    assert (leader.company.at_work(), leader.company.shared.stop) == (True, None)
     assert send_all(leader) == 74
+    leader.finish("whoever leads stops all")
+    late = machines.start(machines.another(), helps=True)
+    assert late.company.shared.stop == "whoever leads stops all"
 
 
 def test_whoever_comes_second_is_told_who_leads_and_how_to_help(machines: Machines) -> None:

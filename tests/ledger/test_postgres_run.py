@@ -714,3 +714,6 @@ def test_a_forked_process_can_not_use_the_connections(ledger: Ledger) -> None:
                 use()
         ledger.store._process -= 1
         run.finish(None)
+    ledger.close()
+    with pytest.raises(LedgerNotUsable, match="or closed"):
+        ledger.store.begin()
