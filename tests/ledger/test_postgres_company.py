@@ -377,19 +377,30 @@ def test_a_row_is_not_sent_again_while_its_machine_may_still_send_it(machines: M
     leader, helper = machines.pair()
     rows = [payment.row for payment in leader.claim(3)]
     leader.commit(rows, [])
+    [own] = helper.claim(1)
+    helper.commit([own.row], [])
+    helper.commit([], [(own.row, IN_DOUBT)])
     machines.let_pass(helper, LEASE_S)
     helper.finish("a test")
+    other = machines.start_another_batch()
+    other.commit([rows[0]], [])
+    other.commit([], [(rows[0], IN_DOUBT)])
+    other.finish("a test")
     machines.close()
     machines.start(machines.another()).finish("what another machine begins says nothing of it")
     with pytest.raises(WrongUse, match=f"row {rows[0]} was being sent by .* --host-is-gone"):
         resolve(machines, rows[0], State.PENDING)
     resolve(machines, rows[0], State.ACCEPTED)
+    resolve(machines, own.row, State.PENDING)
+    machines.ledger.resolve(other._name, [Decision(rows[0], State.PENDING)], "cy", "another batch's, whose run ended")
+    assert machines.ledger.say_hosts_gone(other._name, "cy", "the machine burned") == []
     with pytest.raises(WrongUse, match="named person"):
         machines.ledger.say_hosts_gone(machines.name, "cy", " ")
     assert len(machines.ledger.say_hosts_gone(machines.name, "cy", "the machine burned")) == 1
     resolve(machines, rows[1], State.PENDING)
     said = machines.ledger.latest_event("host gone")
     assert said is not None and (said.who, said.why) == ("cy", "the machine burned")
+    assert json.loads(said.detail)["runs"] == [leader._id]
     assert machines.ledger.say_hosts_gone(machines.name, "cy", "again") == []
     with pytest.raises(LedgerNotUsable):
         leader.commit([], [(rows[2], ACCEPTED)])

@@ -19,6 +19,7 @@ from batchpay.ledger.postgres import connection, deadline
 from batchpay.ledger.postgres import run as of_run
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.ledger import PostgresLedger
+from batchpay.ledger.postgres.store import Transaction
 from batchpay.ledger.records import Decision
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
@@ -494,6 +495,28 @@ def test_a_decision_whose_commit_was_lost_is_not_called_undone(factory: Postgres
         ):
             transaction.commit()
         assert ledger.store.is_unsure
+
+
+def test_a_transaction_that_may_not_begin_leaves_none_open(
+    factory: PostgresFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within it the next group would be granted, and sent, and never committed."""
+    ledger = factory.create()
+    name = register(ledger, columns(ledger, [1]))
+    with ledger.lock(ledger.find(name).digest):
+        run = run_of(ledger, name)
+
+        def begins_and_refuses() -> Transaction:
+            Transaction(run._store)
+            raise LedgerNotUsable("restored meanwhile")
+
+        with monkeypatch.context() as patch, pytest.raises(LedgerNotUsable, match="restored"):
+            patch.setattr(run._store, "begun", begins_and_refuses)
+            run._store.begin()
+        assert run.commit([1], []) == {1}
+        assert states(factory.open(read_only=True), name) == {1: State.SENDING}
+        run.commit([], [(1, ACCEPTED)])
+        run.finish(None)
 
 
 def test_of_two_machines_one_holds_the_batch(factory: PostgresFactory) -> None:
