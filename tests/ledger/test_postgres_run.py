@@ -185,8 +185,10 @@ def test_a_group_is_one_runs_next_one(factory: PostgresFactory, monkeypatch: pyt
         for whose, other in (("_token", bytes(16)), ("_generation", 2)):
             with monkeypatch.context() as patch:
                 patch.setattr(run, whose, other)
-                acts = [run.company.beat, lambda: run.reject([1], "memo.length")]
-                for act in (*acts, lambda: run._settle_unknown([], 0, b"")) if whose == "_token" else acts:
+                acts: list[Callable[[], object]] = [run.company.beat, lambda: run.reject([1], "memo.length")]
+                if whose == "_token":
+                    acts.append(lambda: run._settle_unknown([], 0, b""))
+                for act in acts:
                     with pytest.raises(LedgerNotUsable, match="taken over the batch"):
                         act()
         run._is_shut_out = False

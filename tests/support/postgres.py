@@ -26,6 +26,7 @@ import trustme
 from batchpay.ledger.open import schema_text
 
 PAYER = "payer"
+_MEMORY = Path("/dev/shm")  # noqa: S108 (a sync of memory costs nothing, so the server can sync as it must)
 _TEMPLATE = "batchpay_template"
 _SETTINGS = {
     "max_connections": "60", "shared_buffers": "16MB", "wal_level": "replica", "max_wal_senders": "2",
@@ -147,11 +148,17 @@ def own_cluster(settings: dict[str, str] | None = None) -> Iterator[Cluster]:
 @contextmanager
 def folder_of_nobody() -> Iterator[Path]:
     """Yield a folder for what runs `as_nobody`, who can't enter the one that TMPDIR may name."""
-    memory = Path("/dev/shm")  # noqa: S108 (a sync of memory costs nothing, so the server can sync as it must)
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
+    place = _MEMORY if os.access(_MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix=f"batchpay-{os.getpgrp()}-", dir=place) as name:
         if os.geteuid() == 0:
             shutil.chown(name, "nobody", "nogroup")
         yield Path(name)
+
+
+def clear_after(group: int) -> None:
+    """Remove the folders that a group of processes could not, since it was killed: each is some 50 MB of memory."""
+    for left in _MEMORY.glob(f"batchpay-{group}-*"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def programs_found() -> Path | None:
