@@ -2,7 +2,8 @@
 
 Each is still a process of its own, with its own descriptors, environment and end, which signals and kills reach and
 strace can watch from its first call on. A test that is about the program's start or its installation runs the command
-itself (`Home.command`). Run as `python -m tests.support.warm DESCRIPTOR`, a socket to take orders from.
+itself (`Home.command`). Run as `python -m tests.support.warm [PROGRAM]`; orders come from a socket, its standard input.
+A changed program is loaded in a process forked from that one, which has all libraries.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ _SENDING = ("batchpay.cli.resume", "batchpay.cli.submit", "batchpay.workflows.re
 """What is loaded of a changed program, of which only a few commands are run."""
 _BESIDES = ("argparse", "asyncio")
 """What is loaded besides the whole program: the oracle runs on it."""
+_MODULE = "tests.support.warm"
 _PR_SET_PTRACER = 0x59616D61
 _NONE = subprocess.DEVNULL
 
@@ -114,7 +116,7 @@ class Warm:
     def __init__(self, program: Path | None = None) -> None:
         self.program = program
         """A folder with a changed batchpay, to be loaded instead of this one."""
-        self._server: tuple[socket.socket, subprocess.Popen[bytes]] | None = None
+        self._server: tuple[socket.socket, subprocess.Popen[bytes] | Process] | None = None
         self._starting = threading.Lock()
 
     def run(self, order: Order, timeout_s: float) -> subprocess.CompletedProcess[str]:
@@ -173,15 +175,16 @@ WARM = Warm()
 """With the program as it is."""
 
 
-def _started(program: Path | None) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+def _started(program: Path | None) -> tuple[socket.socket, subprocess.Popen[bytes] | Process]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    places = [str(place) for place in (program, _ROOT) if place]
     with theirs:
+        if program:
+            order = Order(_MODULE, (str(program),), dict(os.environ), str(_ROOT))
+            return ours, WARM.start(order, stdin=theirs.fileno())
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "tests.support.warm", str(theirs.fileno()), *(_SENDING if program else ())],
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(places)},
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-P", "-m", _MODULE],
+            env=os.environ | {"PYTHONPATH": str(_ROOT)},
+            stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
         )
     return ours, process
@@ -192,12 +195,16 @@ def _text_of(descriptor: int) -> str:
     return os.pread(descriptor, size, 0).decode().replace("\r\n", "\n")
 
 
-def _load(names: list[str]) -> None:
-    """Load what is named, or the whole program."""
+def _load(program: str = "") -> None:
+    """Load the whole program, or what sends of a changed one in its place."""
+    if program:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "batchpay"]:
+            del sys.modules[name]
+        sys.path.insert(0, program)
     import batchpay
 
     every = (module.name for module in pkgutil.walk_packages(batchpay.__path__, "batchpay."))
-    for name in names or [*(name for name in every if name != "batchpay.__main__"), *_BESIDES]:
+    for name in _SENDING if program else [*(name for name in every if name != "batchpay.__main__"), *_BESIDES]:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
@@ -287,8 +294,8 @@ def _leave() -> None:
 
 if __name__ == "__main__":
     atexit.register(_leave)  # the first that is registered is called last
-    _load(sys.argv[2:])
-    with socket.socket(fileno=int(sys.argv[1])) as _orders:
+    _load(*sys.argv[1:])
+    with socket.socket(fileno=sys.stdin.fileno()) as _orders:
         _module = _serve(_orders).module
     try:
         runpy.run_module(_module, run_name="__main__")
