@@ -114,7 +114,7 @@ def test_by_url(tmp_path: Path, kind: str) -> None:
     assert again.select(HEADER).equals(frame.select(HEADER))
 
 
-def test_urls_that_lead_nowhere(tmp_path: Path) -> None:
+def test_urls_that_lead_nowhere() -> None:
     """A store that can't be read is one line without the URL's secrets."""
     for url in (
         "file:///nowhere.csv?key=secret", "file:///nowhere.parquet?key=secret", "ftp://me:secret@host/a.csv",

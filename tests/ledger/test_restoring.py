@@ -309,7 +309,7 @@ def test_a_restored_ledger_says_what_is_lost_and_registers_nothing_new(closed: L
     assert ledger.check() == []
 
 
-def test_a_lost_window_is_settled_with_name_and_reason_once(closed: LedgerFactory, tmp_path: Path) -> None:
+def test_a_lost_window_is_settled_with_name_and_reason_once(closed: LedgerFactory) -> None:
     """There must be something to settle; nobody settles anonymously; a later restore opens it anew."""
     with pytest.raises(WrongUse, match="nothing to settle"):
         settle_lost_window(closed.settings, "ben", "x")

@@ -13,7 +13,7 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import NewBatch
 from batchpay.outcome import Answer, Outcome
-from batchpay.payment import Environment, State, Totals
+from batchpay.payment import Environment, State
 from batchpay.settings import LedgerSettings
 
 ORIGIN = "http://127.0.0.1:9"
@@ -88,12 +88,6 @@ def add_batch(
         name = registering.finish()
     _send(ledger, name, digest, rows, stopped)
     return name
-
-
-def totals_of(rows: Sequence[Planned], state: State) -> Totals:
-    """Return the totals of the planned rows of one state."""
-    chosen = [row.amount_cents for row in rows if row.state is state]
-    return Totals(len(chosen), sum(chosen))
 
 
 def invoice_of(row: Planned) -> str:

@@ -57,7 +57,7 @@ def test_what_is_suggested_keeps_every_rule_of_its_cell(column: str) -> None:
     rows = [base | {"invoiceNumber": f"I{number}"} for number in range(300)]
     rows = [row | {column: _cells(chance, column)} for row in rows]
     kept = Kept()
-    found = [one for one in check(TextChunks(rows, height=100), OPTIONS, rejects=kept).failures if one.column == column]
+    found = [one for one in check(TextChunks(rows, height=300), OPTIONS, rejects=kept).failures if one.column == column]
     offered = {one.row: one.suggestion for one in found if one.suggestion is not None}
     assert offered, "some of these cells have a certain value"
     told = {row["_row"]: row["_suggestions"] for row in kept.added if row["_suggestions"]}
@@ -67,7 +67,7 @@ def test_what_is_suggested_keeps_every_rule_of_its_cell(column: str) -> None:
     def is_of(failure: Failure) -> bool:  # that another row has the same paymentId is no rule of the cell
         return failure.column == column and failure.code != "duplicate"
 
-    errors = [one for one in check(TextChunks(corrected, height=100), OPTIONS).failures if one.severity == "error"]
+    errors = [one for one in check(TextChunks(corrected, height=300), OPTIONS).failures if one.severity == "error"]
     assert [(corrected[one.row - 1][column], one.code) for one in errors if is_of(one)] == []
 
 
