@@ -20,7 +20,6 @@ import pytest
 
 from tests.mutants import lines
 from tests.mutants.exchange import exchange, exchange_texts
-from tests.support.postgres import clear_after
 
 
 class Server:
@@ -42,7 +41,6 @@ class Server:
                 os.waitpid(process, 0)
                 with suppress(ProcessLookupError):  # what a test left running
                     os.killpg(process, signal.SIGKILL)
-                clear_after(process)
                 self._tell(end=process)
         return True
 

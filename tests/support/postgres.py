@@ -7,6 +7,7 @@ the rights of batchpay_app and no others.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -15,7 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -26,8 +27,10 @@ import trustme
 from batchpay.ledger.open import schema_text
 
 PAYER = "payer"
-_MEMORY = Path("/dev/shm")  # noqa: S108 (a sync of memory costs nothing, so the server can sync as it must)
 _TEMPLATE = "batchpay_template"
+_PREFIX = "batchpay-postgres-"
+_LOCKED_WITHIN_S = 60
+"""How long after it was made a folder is certainly locked by whoever made it."""
 _SETTINGS = {
     "max_connections": "60", "shared_buffers": "16MB", "wal_level": "replica", "max_wal_senders": "2",
     "autovacuum": "off", "listen_addresses": "127.0.0.1", "max_wal_size": "128MB", "min_wal_size": "32MB",
@@ -147,18 +150,32 @@ def own_cluster(settings: dict[str, str] | None = None) -> Iterator[Cluster]:
 
 @contextmanager
 def folder_of_nobody() -> Iterator[Path]:
-    """Yield a folder for what runs `as_nobody`, who can't enter the one that TMPDIR may name."""
-    place = _MEMORY if os.access(_MEMORY, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix=f"batchpay-{os.getpgrp()}-", dir=place) as name:
+    """Yield a folder in memory for what runs `as_nobody`, who can't enter the one that TMPDIR may name.
+
+    It is locked as long as it is used, and what killed tests left behind there is removed. Each is 80 MB: a day of
+    mutants, whose tests are killed, left 19 GB, and the machine read its programs from the disk again and again.
+    """
+    memory = Path("/dev/shm")  # noqa: S108 (a sync of memory costs nothing, so the server can sync as it must)
+    place = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+    for left in place.glob(f"{_PREFIX}*"):
+        with suppress(OSError), _locked(left):  # in use, or just removed by another
+            if time.time() - left.stat().st_mtime > _LOCKED_WITHIN_S:
+                shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=place) as name, _locked(Path(name)):
         if os.geteuid() == 0:
             shutil.chown(name, "nobody", "nogroup")
         yield Path(name)
 
 
-def clear_after(group: int) -> None:
-    """Remove the folders that a group of processes could not, since it was killed: each is some 50 MB of memory."""
-    for left in _MEMORY.glob(f"batchpay-{group}-*"):
-        shutil.rmtree(left, ignore_errors=True)
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold a folder's lock, which ends with this process at the latest. Raises OSError if another one has it."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def programs_found() -> Path | None:
