@@ -252,7 +252,7 @@ def make_house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     monkeypatch.setattr(Preflight, "refused", lambda self, ids: {})
     monkeypatch.setattr("batchpay.web.papers.subprocess", SimpleNamespace(run=paper_here, PIPE=subprocess.PIPE))
     settings = Settings(
-        gateway=GatewaySettings(base_url="http://127.0.0.1:9", api_id="house"),
+        gateway=GatewaySettings(base_url="http://127.0.0.1:9", api_id="sandbox"),
         submit=SubmitSettings(rate="20000", workers=1),
         ledger=LedgerSettings(url=str(tmp_path / "ledger.db"), key_file=str(tmp_path / "keys" / "ledger.key")),
         policy=PolicySettings(),
