@@ -193,6 +193,30 @@ def test_a_moment_that_is_late_by_more_than_a_wink_is_given_up() -> None:
     assert [clock.leaves(throttle) for _ in range(2)] == pytest.approx([100.025, 100.03], abs=1e-6)
 
 
+def test_what_a_halt_held_up_costs_slots_though_it_leaves_without_a_wait() -> None:
+    """The ledger's disk stood still: three requests leave at once, on top of those that have their slots a second later.
+
+    Two of the next slots have passed by then. A third one is given up: as many as left late.
+    """
+    clock = Clock()
+    throttle = clock.throttle(Source(Lease(0.0, 0.02, 1000, 2)), rate=100.0)
+    slots = []
+    for _ in range(5):  # by these it knows how long a request usually waits for its commit
+        slots.append(clock.leaves(throttle))
+        clock.now += 0.001
+        throttle.leave()
+        throttle.learn(None, slots[-1])
+    held_up = []
+    for _ in range(3):
+        slots.append(clock.leaves(throttle))
+        held_up.append(throttle._own.slot)
+    clock.now += 0.055
+    for slot in held_up:
+        throttle._own.slot = slot
+        throttle.leave()
+    assert clock.leaves(throttle) == pytest.approx(slots[-1] + 4 * 0.02)
+
+
 def test_nothing_leaves_while_nobody_can_be_asked() -> None:
     clock = Clock()
     throttle = clock.throttle(Source(None, None, Lease(0.0, 0.01, 10, 2)))
