@@ -194,7 +194,7 @@ def test_a_moment_that_is_late_by_more_than_a_wink_is_given_up() -> None:
 
 
 def test_what_a_halt_held_up_costs_slots_though_it_leaves_without_a_wait() -> None:
-    """The ledger's disk stood still: three requests leave at once, on top of those that have their slots a second later.
+    """The ledger's disk stood still: three requests leave at once, on top of those that have slots a second later.
 
     Two of the next slots have passed by then. A third one is given up: as many as left late.
     """
