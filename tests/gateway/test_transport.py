@@ -364,8 +364,8 @@ def test_a_gateway_that_ends_connections_unannounced_gets_a_new_one_each_time(*,
     assert set(server.bodies.values()) == {1}
 
 
-def test_a_gateway_that_ends_a_connection_as_its_second_request_leaves_does_so_once() -> None:
-    """Its close came too late to be seen before the request left: every second row was in doubt until a run stopped."""
+def once_a_connection() -> Fault:
+    """Make the fault of a gateway that answers one request of a connection, and ends it when the second comes."""
     answered: list[socket.socket] = []
 
     def answer_once(conversation: Conversation) -> None:
@@ -375,7 +375,12 @@ def test_a_gateway_that_ends_a_connection_as_its_second_request_leaves_does_so_o
             answered.append(conversation.socket)
             conversation.write(success("T-a"))
 
-    with FaultServer(Fault(frozenset(), on_request=answer_once)) as server, client_of(server) as client:
+    return Fault(frozenset(), on_request=answer_once)
+
+
+def test_a_gateway_that_ends_a_connection_as_its_second_request_leaves_does_so_once() -> None:
+    """Its close came too late to be seen before the request left: every second row was in doubt until a run stopped."""
+    with FaultServer(once_a_connection()) as server, client_of(server) as client:
         states = [client.pay(body(invoice), nothing).state for invoice in "abcdef"]
         assert server.connections == 5
     assert states == [State.ACCEPTED, State.IN_DOUBT, *4 * [State.ACCEPTED]]
@@ -384,16 +389,7 @@ def test_a_gateway_that_ends_a_connection_as_its_second_request_leaves_does_so_o
 
 def test_what_one_thread_finds_of_a_gateway_that_ends_connections_holds_for_all() -> None:
     """Each of 64 workers had to learn it by itself, with a row in doubt each; a new connection is used all the same."""
-    answered: list[socket.socket] = []
-
-    def answer_once(conversation: Conversation) -> None:
-        if conversation.socket in answered:
-            conversation.socket.close()
-        else:
-            answered.append(conversation.socket)
-            conversation.write(success("T-a"))
-
-    with FaultServer(Fault(frozenset(), on_request=answer_once)) as server, client_of(server) as client:
+    with FaultServer(once_a_connection()) as server, client_of(server) as client:
         assert client.pay(body("a"), nothing).state is State.ACCEPTED
         states: list[State] = []
         other = threading.Thread(target=lambda: states.extend(client.pay(body(each), nothing).state for each in "bcd"))
