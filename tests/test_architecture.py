@@ -95,7 +95,6 @@ def module_of(path: Path) -> str:
     return ".".join(("batchpay", *parts) if parts[0] == "schemas" else parts).removesuffix(".__init__")
 
 
-@cache
 def imported_by(path: Path) -> set[str]:
     return facts_of(path)[0]
 

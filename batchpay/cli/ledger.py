@@ -200,10 +200,7 @@ def backup(context: Context, target: Path, keep: int | None) -> int:
     target, problem = back_up(context.settings.ledger, target, keep, datetime.now(UTC), actor())
     if problem is not None:
         output.say(context, f"warning: the backup was written, but the ledger could not record it: {problem}")
-    if context.json:
-        output.print_json(context, {"backup": str(target)})
-    else:
-        click.echo(f"backup   {printable(str(target))}")
+    output.tell(context, {"backup": str(target)}, f"backup   {printable(str(target))}")
     return 0
 
 
@@ -225,10 +222,8 @@ def move_gateway(context: Context, old: str, new: str, reason: str | None) -> in
     from batchpay.workflows.move_gateway import move_gateway as move
 
     moved = move(old, new, require_reason("move-gateway", reason), context.settings, actor())
-    if context.json:
-        output.print_json(context, {"moved": moved, "exit_code": 0})
-    else:
-        click.echo(f"moved    {counted(len(moved), 'batch', 'batches')}: {', '.join(moved)}")
+    text = f"moved    {counted(len(moved), 'batch', 'batches')}: {', '.join(moved)}"
+    output.tell(context, {"moved": moved, "exit_code": 0}, text)
     return 0
 
 

@@ -41,7 +41,7 @@ def print_json(context: Context, value: dict[str, Any]) -> None:
 
 
 def tell(context: Context, value: dict[str, Any], text: str) -> None:
-    """Print a text on standard output, or what it says as JSON, which is there at once: others may wait for it."""
+    """Print a text on standard output, or with --json what it says as an object."""
     if context.json:
         print_json(context, value)
     else:

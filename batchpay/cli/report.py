@@ -31,8 +31,5 @@ def report(context: Context, batch: str | None, out: str | None) -> int:
         lambda found: outputs_of(context, [found.file]).claim(out or f"{found.batch}.report.html", REPORT),
         context.settings,
     )
-    if context.json:
-        output.print_json(context, {**summary.as_json(), "report": str(path), "exit_code": 0})
-    else:
-        click.echo(printable(str(path)))
+    output.tell(context, {**summary.as_json(), "report": str(path), "exit_code": 0}, printable(str(path)))
     return 0

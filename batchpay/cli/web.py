@@ -176,10 +176,7 @@ def off(context: Context, /, name: str, home: Path | None) -> int:
 
     with _opened(context, home) as (store, ledger):
         people.switch_off(store, ledger, actor(), name)
-    if context.json:
-        output.print_json(context, {"name": name, "off": True, "exit_code": 0})
-    else:
-        click.echo(f"off      {printable(name)}")
+    output.tell(context, {"name": name, "off": True, "exit_code": 0}, f"off      {printable(name)}")
     return 0
 
 

@@ -50,9 +50,9 @@ def results_of(detail: str) -> set[str]:
 
 def account_noted(keys: Keys, api_id: str | None) -> dict[str, str]:
     """Return what an event notes of the account at the gateway: a keyed digest of its API ID, if one is given."""
-    return (
-        {_ACCOUNT: keys.mac("gateway account", api_id.encode("utf-8", "surrogateescape"))[:8].hex()} if api_id else {}
-    )
+    if not api_id:
+        return {}
+    return {_ACCOUNT: keys.mac("gateway account", api_id.encode("utf-8", "surrogateescape"))[:8].hex()}
 
 
 def account_changed(details: Iterable[str], noted: dict[str, str]) -> bool:

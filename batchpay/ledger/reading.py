@@ -215,15 +215,19 @@ def events(store: Store, batch: str | None) -> Iterator[Event]:
 def results_of_runs(store: Store, batch: int) -> set[str]:
     """See contract.Ledger."""
     with store.reading() as view:
-        started = view.execute(store.statements.EVENTS_OF_KINDS, (batch, *3 * ["started"]))
-        return {path for _, detail in started for path in results_of(detail)}
+        return {path for detail in _started_or_moved(view, store, batch) for path in results_of(detail)}
 
 
 def pays_from_another_account(store: Store, batch: int, api_id: str) -> bool:
     """See contract.Ledger."""
     with store.reading() as view:
-        found = view.execute(store.statements.EVENTS_OF_KINDS, (batch, "started", "gateway moved", "gateway moved"))
-        return account_changed((detail for _, detail in found), account_noted(store.keys, api_id))
+        return account_changed(_started_or_moved(view, store, batch), account_noted(store.keys, api_id))
+
+
+def _started_or_moved(view: View, store: Store, batch: int) -> Iterator[str]:
+    """Yield the details of a batch's starts and of its gateway's moves, in order."""
+    kinds = ("started", "gateway moved", "gateway moved")  # the statement takes three
+    yield from (detail for _, detail in view.execute(store.statements.EVENTS_OF_KINDS, (batch, *kinds)))
 
 
 def latest_event(store: Store, kind: str) -> Event | None:

@@ -78,13 +78,15 @@ def refuse_other_gateway(ledger: Ledger, batch: BatchSummary, settings: Settings
 
 def notes_on_gateway(ledger: Ledger | None, settings: Settings) -> list[str]:
     """Report if an environment's batches went to other addresses, or the latest to another account, than these do."""
+    if ledger is None:
+        return []
     try:
         named = check_origin(settings.gateway.base_url)
     except SettingsNotUsable:
         return []
     environment = environment_of(settings.gateway)
-    known = ledger.origins(environment) if ledger is not None else []
-    if ledger is None or not known:
+    known = ledger.origins(environment)
+    if not known:
         return []
     notes = []
     if not named.is_loopback and named not in [check_origin(origin) for origin in known]:
