@@ -12,6 +12,7 @@ from batchpay.errors import BatchpayError, LedgerDamaged
 from batchpay.ledger import decisions, plans, reading
 from batchpay.ledger.contract import Run
 from batchpay.ledger.database import Parameters, Store
+from batchpay.ledger.event_chain import noted_at_start
 from batchpay.ledger.keys import BESIDE
 from batchpay.ledger.locks import BatchLocks
 from batchpay.ledger.lost_window import open_lost_window
@@ -31,9 +32,10 @@ from batchpay.ledger.spill import read_spill, spill_files
 from batchpay.payment import Environment, State
 
 _Store = TypeVar("_Store", bound=Store)
+_Run = TypeVar("_Run", bound=Run)
 
 
-class StoredLedger(ABC, Generic[_Store]):
+class StoredLedger(ABC, Generic[_Store, _Run]):
     """A ledger over its store; see contract.Ledger."""
 
     def __init__(self, store: _Store, opened_after_s: float, beside: Path) -> None:
@@ -41,7 +43,7 @@ class StoredLedger(ABC, Generic[_Store]):
         self.opened_after_s = opened_after_s
         self.store = store
         self._locks = BatchLocks(beside.with_name(f"{beside.name}.d"))
-        self._runs: list[Run] = []
+        self._runs: list[_Run] = []
 
     def __enter__(self) -> Self:
         return self
@@ -93,6 +95,25 @@ class StoredLedger(ABC, Generic[_Store]):
         if digest not in self._locks.held:
             raise BatchpayError("a run was started on a batch that is not held")
         return number
+
+    def start(
+        self,
+        batch: str,
+        who: str,
+        why: str | None = None,
+        *,
+        helps: bool = False,
+        results: str | None = None,
+        api_id: str | None = None,
+    ) -> _Run:
+        noted = noted_at_start(self.store.keys, results, api_id)
+        run = self._begin(self._held_batch(batch), batch, who, why, noted, helps=helps)
+        self._runs.append(run)
+        return run
+
+    @abstractmethod
+    def _begin(self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any], *, helps: bool) -> _Run:
+        """Hold a batch against its history and begin a run on it, whose start notes what is to be noted."""
 
     def find_digest(
         self, digest: bytes, environment: Environment, again_reason: str | None = None

@@ -451,8 +451,8 @@ DEFECTS = (
             ),
             (
                 "ledger/sqlite/ledger.py",
-                "        number = self._held_batch(batch)\n        check_batch",
-                "        audit.refuse_behind(self.store)\n        number = self._held_batch(batch)\n        check_batch",
+                "        check_batch(self.store, number)\n        return SqliteRun",
+                "        audit.refuse_behind(self.store)\n        check_batch(self.store, number)\n        return SqliteRun",
             ),
         ),
     ),
@@ -479,10 +479,10 @@ DEFECTS = (
             ),
             (
                 "ledger/postgres/ledger.py",
-                "        number = self._held_batch(batch)\n        audit.check_batch",
+                "        audit.check_batch(self.store, number)\n",
                 "        from batchpay.ledger.postgres import failover\n\n"
                 "        failover.require_whole(self.store, joins=True)\n"
-                "        number = self._held_batch(batch)\n        audit.check_batch",
+                "        audit.check_batch(self.store, number)\n",
             ),
         ),
         on_postgres=True,

@@ -11,7 +11,6 @@ from typing import Any
 from batchpay.errors import HeldElsewhere, WrongUse
 from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
-from batchpay.ledger.event_chain import noted_at_start
 from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.postgres import audit, batch_writer, decisions, fences, lookup, reading
 from batchpay.ledger.postgres.company_statements import BATCHES_AT_WORK, LIVE_RUNS_OF_DIGEST, SENT
@@ -33,7 +32,7 @@ _NOT_PURGED = (
 )
 
 
-class PostgresLedger(StoredLedger[Store]):
+class PostgresLedger(StoredLedger[Store, PostgresRun]):
     """The ledger in a PostgreSQL database; see contract.Ledger."""
 
     def __init__(self, store: Store, opened_after_s: float) -> None:
@@ -97,22 +96,11 @@ class PostgresLedger(StoredLedger[Store]):
             found = connection.execute(BATCHES_AT_WORK, (environment.value,)).fetchall()
         return [self.find(name, environment) for (name,) in found]
 
-    def start(
-        self,
-        batch: str,
-        who: str,
-        why: str | None = None,
-        *,
-        helps: bool = False,
-        results: str | None = None,
-        api_id: str | None = None,
+    def _begin(
+        self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any], *, helps: bool
     ) -> PostgresRun:
-        number = self._held_batch(batch)
         audit.check_batch(self.store, number)
-        noted = noted_at_start(self.store.keys, results, api_id)
-        run = PostgresRun(self.store, number, batch, who, why, noted, helps=helps)
-        self._runs.append(run)
-        return run
+        return PostgresRun(self.store, number, name, who, why, noted, helps=helps)
 
     def shared_rate(self, gateway: str) -> SharedPace:
         return SharedPace(self.store, gateway)

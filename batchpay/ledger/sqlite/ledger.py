@@ -12,7 +12,6 @@ from batchpay.errors import BatchHeld, WrongUse
 from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
 from batchpay.ledger.decisions import IN_DOUBT_SETTLED, require_named, settle
-from batchpay.ledger.event_chain import noted_at_start
 from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.late_answers import refuse_unheard_answers
 from batchpay.ledger.records import BatchSummary, Decision, NewBatch, OldBatch, PayeeFacts, Purge, RowColumns, SignOff
@@ -41,7 +40,7 @@ def _refuse_help(helps: bool) -> None:
         raise WrongUse(_ONE_MACHINE)
 
 
-class SqliteLedger(StoredLedger[Store]):
+class SqliteLedger(StoredLedger[Store, SqliteRun]):
     """The ledger in an SQLite file; see contract.Ledger."""
 
     def __init__(self, store: Store, opened_after_s: float) -> None:
@@ -86,23 +85,12 @@ class SqliteLedger(StoredLedger[Store]):
     def is_held(self, digest: bytes) -> bool:
         return self._locks.is_held(digest)
 
-    def start(
-        self,
-        batch: str,
-        who: str,
-        why: str | None = None,
-        *,
-        helps: bool = False,
-        results: str | None = None,
-        api_id: str | None = None,
+    def _begin(
+        self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any], *, helps: bool
     ) -> SqliteRun:
         _refuse_help(helps)
-        number = self._held_batch(batch)
         check_batch(self.store, number)
-        noted = noted_at_start(self.store.keys, results, api_id)
-        run = SqliteRun(self.store, number, batch, who, why, noted)
-        self._runs.append(run)
-        return run
+        return SqliteRun(self.store, number, name, who, why, noted)
 
     def at_work(self, environment: Environment) -> list[BatchSummary]:
         """Refuse: a file belongs to one machine."""
