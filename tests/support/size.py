@@ -1,7 +1,7 @@
 """Counts the house: `python -m tests.support.size`, with `--row` also what one row of `submit` runs through.
 
-Lines, names imported between our own modules, class names that stand for several things, and, by a profile hook in
-the process and its threads, the files, classes and functions that a submission of one row enters. Children are not counted.
+Lines, names imported between our own modules, class names that stand for several things, and the files, classes and
+functions that a submission of one row enters, by a profile hook in the process and its threads; children don't count.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def imported_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def entered_by_one_row() -> set[tuple[str, str, int]]:
-    """Submit a file of one row to a sandbox in another process; return file, name and line of what runs beyond imports."""
+    """Submit a file of one row to a sandbox in another process; return file, name and line of all that runs."""
     from batchpay.cli.main import main
     from tests.support.command import small_file
     from tests.support.oracle import running_oracle
