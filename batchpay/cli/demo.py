@@ -116,7 +116,7 @@ def _show(
     context: Context, environment: dict[str, str], settings: Path, *command: str, expected: int
 ) -> dict[str, Any]:
     """Run a command as a person would, with its output on the terminal; with --json give its object instead."""
-    arguments = [sys.executable, "-m", "batchpay", *command, "--config", str(settings)]
+    arguments = [sys.executable, "-P", "-m", "batchpay", *command, "--config", str(settings)]
     if not context.json:
         click.echo(f"\n$ batchpay {' '.join(command)}")
         sys.stdout.flush()
@@ -135,7 +135,7 @@ def _show(
 @contextmanager
 def running_sandbox(*, quietly: bool = False) -> Iterator[str]:
     """Run a sandbox in a process of its own on a free port of loopback; says and gives its origin."""
-    arguments = [sys.executable, "-m", "batchpay", "sandbox", "--port", "0", "--json"]
+    arguments = [sys.executable, "-P", "-m", "batchpay", "sandbox", "--port", "0", "--json"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own program
         try:
             line = process.stdout.readline() if process.stdout else ""

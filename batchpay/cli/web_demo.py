@@ -93,7 +93,7 @@ def _check(payments: Path, rejects: Path) -> subprocess.Popen[bytes]:
     """Begin to check the file, without anybody's settings; its rows to correct are then in a file."""
     settings = rejects.with_name("batchpay.toml")
     settings.touch()
-    command = [sys.executable, "-m", "batchpay", "validate", str(payments), "--rejects", str(rejects)]
+    command = [sys.executable, "-P", "-m", "batchpay", "validate", str(payments), "--rejects", str(rejects)]
     quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     return subprocess.Popen([*command, "--config", str(settings)], **quiet)  # noqa: S603 - this program itself
 

@@ -119,7 +119,7 @@ class Supervisor:
             if job["starts"]:
                 self._store.note(db, "batchpay", job["file"], f"{job['kind']} taken up again after its process ended")
         child = subprocess.Popen(  # noqa: S603 - this program itself
-            [sys.executable, "-m", "batchpay.web.job", str(self._store.home), str(number)],
+            [sys.executable, "-P", "-m", "batchpay.web.job", str(self._store.home), str(number)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

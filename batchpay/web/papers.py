@@ -42,7 +42,7 @@ def make(here: Site, kind: str, *arguments: str, given: bytes | None = None) -> 
         if source is not None and given is not None:
             with os.fdopen(os.dup(source), "wb") as file:
                 file.write(given)
-        command = [sys.executable, "-m", "batchpay.web.paper_job", kind, "-" if source is None else str(source)]
+        command = [sys.executable, "-P", "-m", "batchpay.web.paper_job", kind, "-" if source is None else str(source)]
         asked = {"settings": dataclasses.asdict(here.settings), "arguments": arguments}
         with _AT_ONCE:
             child = subprocess.run(  # noqa: S603 - this program itself

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import fcntl
 import gc
@@ -21,6 +22,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from batchpay import web
 from batchpay.errors import BatchHeld, NotUsable, WrongUse
 from batchpay.payment import Actor
 from batchpay.settings import GatewaySettings, LedgerSettings, Settings, load_settings
@@ -163,6 +165,35 @@ def test_a_child_looks_for_garbage_rarely_before_it_loads_much(tmp_path: Path) -
         input=json.dumps(dataclasses.asdict(Settings())), capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     assert done.stdout == "200000 False\n"
+
+
+def test_no_child_imports_from_the_current_folder(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A `random.py` beside the files ran in the children of the page, with the API key."""
+    folder, ran = tmp_path / "here", tmp_path / "it ran"
+    folder.mkdir()
+    (folder / "random.py").write_text(f"open({str(ran)!r}, 'w').close()\nraise SystemExit\n")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("batchpay.web.papers.subprocess", subprocess)
+    assert house.get("lee", "/template.xlsx").content_length
+    want(house, "check")
+    house.site.jobs.start_wanted()
+    for child in house.site.jobs._children.values():
+        child.wait(60)
+    assert not ran.exists()
+
+
+def test_every_python_that_is_started_ignores_the_current_folder() -> None:
+    """Everywhere in the program, not in the page alone."""
+    commands = [
+        (path.name, [ast.unparse(one) for one in node.elts])
+        for path in Path(web.__file__).parents[1].rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.List) and node.elts and ast.unparse(node.elts[0]) == "sys.executable"
+    ]
+    assert len(commands) >= 5
+    assert not [one for one in commands if one[1][1] not in ("'-P'", "'-I'")]
 
 
 @pytest.fixture
