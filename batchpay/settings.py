@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from batchpay.errors import CredentialsNotUsable, SettingsNotUsable, did_you_mean
+from batchpay.text import printable
 
 AUTO = "auto"
 """The value of submit.rate that finds the pace during the run."""
@@ -73,7 +74,14 @@ class GatewaySettings:
     idle_s: float = _setting(4.0, "a kept connection that was idle for longer is closed and not used again", least=0.0)
     answer_bytes_max: int = _setting(65_536, "an answer longer than this leaves the row in doubt", least=256)
     proxy: str = _setting("", "an explicit HTTP proxy; none is ever taken from the environment")
+    api_key_command: str = _setting(
+        "",
+        "a command that prints the API key, run once without a shell, for at most 30 seconds",
+        environment="BATCHPAY_API_KEY_COMMAND",
+    )
     ca_bundle: str = _setting("", "a PEM file of certificate authorities instead of the built-in ones")
+    client_cert: str = _setting("", "a PEM file of the certificate that this client shows (mutual TLS)")
+    client_key: str = _setting("", "its private key, mode 0600; default in the same file")
     payment_path: str = _setting("/v2/api/payment.json", "path of a payment (or /v2/api/payment?format=json)")
     resend_after_429: bool = _setting(True, "a payment answered with 429 is pending again")
     resend_after_503: bool = _setting(False, "a payment answered with 503 and Retry-After is pending again")
@@ -359,16 +367,24 @@ def _convert(key: str, kind: Any, value: Any) -> Any:
 
 
 def read_secret_file(path: Path, name: str) -> Secret:
-    """Read a secret from a regular file that nobody else can read; raises CredentialsNotUsable."""
+    """Read a secret from a regular file that nobody else can read; raises CredentialsNotUsable.
+
+    Where every part of its path, and of what links in it name, belongs to root or this user, it may be a link and be
+    readable by a group of this process: Kubernetes mounts secrets so.
+    """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise CredentialsNotUsable(f"{name}: {path} can't be read: {error.strerror}") from None
+        is_kept = _is_kept(path)
+        opened = os.path.realpath(path) if is_kept else path
+        descriptor = os.open(opened, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        problem = getattr(error, "strerror", None) or "not a path"
+        raise CredentialsNotUsable(f"{name}: {printable(str(path))} can't be read: {problem}") from None
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise CredentialsNotUsable(f"{name}: {path} is not a regular file")
-        if status.st_mode & _open_to_others(path, status):
+        is_of_own_group = is_kept and status.st_gid in {os.getegid(), *os.getgroups()}
+        if status.st_mode & (0o037 if is_of_own_group or _is_by_systemd(path, status) else 0o077):
             raise CredentialsNotUsable(f"{name}: {path} is readable by other users; set its mode to 0600")
         text = os.read(descriptor, 65_536).decode("utf-8", "replace").strip()
     finally:
@@ -378,8 +394,23 @@ def read_secret_file(path: Path, name: str) -> Secret:
     return Secret(text)
 
 
-def _open_to_others(path: Path, status: os.stat_result) -> int:
-    """Return mode bits that a secret's file must not have. systemd passes credentials by group, read-only, as root."""
+def _is_kept(path: Path) -> bool:
+    """Return whether root and this user alone decide what a path names: each folder, link, and the file itself."""
+    path.stat()  # raises OSError for a circle of links
+    absolute = path.absolute()
+    for part in (*reversed(absolute.parents), absolute):
+        status = part.lstat()
+        if status.st_uid not in (0, os.geteuid()):
+            return False
+        if stat.S_ISLNK(status.st_mode):
+            if not _is_kept(part.parent / part.readlink()):
+                return False
+        elif status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:  # in /tmp nobody renames what is another's
+            return False
+    return True
+
+
+def _is_by_systemd(path: Path, status: os.stat_result) -> bool:
+    """Return whether systemd passed a credential: by group, read-only, as root."""
     credentials = os.environ.get("CREDENTIALS_DIRECTORY")
-    by_systemd = bool(credentials) and status.st_uid == 0 and path.parent == Path(str(credentials))
-    return 0o037 if by_systemd else 0o077
+    return bool(credentials) and status.st_uid == 0 and path.parent == Path(str(credentials))

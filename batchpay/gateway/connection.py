@@ -11,6 +11,7 @@ import ssl
 import struct
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import certifi
@@ -18,7 +19,7 @@ import requests
 
 from batchpay.errors import SettingsNotUsable
 from batchpay.gateway.origin import Origin, Proxy, check_proxy, is_literal, is_loopback
-from batchpay.settings import GatewaySettings
+from batchpay.settings import GatewaySettings, read_secret_file
 
 RECEIVE_BYTES = 65_536
 _READ_S = 1
@@ -73,7 +74,26 @@ def tls_context(settings: GatewaySettings) -> ssl.SSLContext:
         context.load_verify_locations(settings.ca_bundle or certifi.where())
     except (OSError, ssl.SSLError):
         raise SettingsNotUsable(f"gateway.ca_bundle {settings.ca_bundle} can't be read as PEM certificates") from None
+    if settings.client_cert:
+        _show_client_certificate(context, settings.client_cert, settings.client_key or settings.client_cert)
+    elif settings.client_key:
+        raise SettingsNotUsable("gateway.client_key is set, but not gateway.client_cert")
     return context
+
+
+def _show_client_certificate(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    """Load what a gateway with mutual TLS asks for; raises CredentialsNotUsable for a key that others can read."""
+    read_secret_file(Path(key), "gateway.client_key")
+
+    def no_password() -> str:
+        raise SettingsNotUsable(f"gateway.client_key {key} is encrypted; nobody is there to type its password")
+
+    try:
+        context.load_cert_chain(certificate, key, no_password)
+    except (OSError, ssl.SSLError):
+        raise SettingsNotUsable(
+            f"gateway.client_cert {certificate} and the key in {key} can't be read as PEM, or do not fit each other"
+        ) from None
 
 
 class Connection:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import subprocess
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,9 @@ from batchpay.settings import GatewaySettings, Secret, read_secret_file
 
 API_KEY_FILE_VARIABLE = "BATCHPAY_API_KEY_FILE"
 API_KEY_VARIABLE = "BATCHPAY_API_KEY"
+COMMAND_TIMEOUT_S = 30
+"""What the command that prints the key may take."""
+_KEY_BYTES_MAX = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +28,7 @@ class Credentials:
 
 
 def load_credentials(gateway: GatewaySettings, environment: MutableMapping[str, str] | None = None) -> Credentials:
-    """Find the gateway's id and key: a file of mode 0600, else the variable, else the system keyring.
+    """Find the gateway's id and key: a file of mode 0600, a command's output, the variable, or the system keyring.
 
     The variable is removed from this process's environment once read, so that no child process inherits it.
     """
@@ -34,12 +39,36 @@ def load_credentials(gateway: GatewaySettings, environment: MutableMapping[str, 
     if path:
         return Credentials(gateway.api_id, _header_safe(read_secret_file(Path(path), API_KEY_FILE_VARIABLE)))
     text = environment.pop(API_KEY_VARIABLE, "")
+    if gateway.api_key_command:
+        return Credentials(gateway.api_id, _header_safe(_printed_by(gateway.api_key_command)))
     if text:
         return Credentials(gateway.api_id, _header_safe(Secret(text.strip())))
     stored = _from_keyring(gateway.api_id)
     if stored is None:
-        raise CredentialsNotUsable(f"no key: set {API_KEY_FILE_VARIABLE} to a file of mode 0600, or {API_KEY_VARIABLE}")
+        raise CredentialsNotUsable(
+            f"no key: set {API_KEY_FILE_VARIABLE} to a file of mode 0600, or gateway.api_key_command, "
+            f"or {API_KEY_VARIABLE}"
+        )
     return Credentials(gateway.api_id, _header_safe(stored))
+
+
+def _printed_by(command: str) -> Secret:
+    """Run the command that prints the key; what it prints otherwise, which may hold the key, is shown nowhere."""
+    try:
+        words = shlex.split(command)
+        done = subprocess.run(  # noqa: S603 - a settings file that only its owner or root may write names it
+            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        problem = f"did not end within {COMMAND_TIMEOUT_S} seconds"
+    except (OSError, ValueError, IndexError) as error:
+        problem = f"can't be run: {getattr(error, 'strerror', None) or 'it is not a command line'}"
+    else:
+        text = done.stdout[:_KEY_BYTES_MAX].decode("utf-8", "replace").strip()
+        if not done.returncode and text:
+            return Secret(text)
+        problem = f"ended with code {done.returncode}" if done.returncode else "printed nothing"
+    raise CredentialsNotUsable(f"gateway.api_key_command {problem}; run it by hand to see why")
 
 
 def _header_safe(secret: Secret) -> Secret:

@@ -19,6 +19,8 @@ def protected_files(settings: Settings, settings_file: Path | None) -> dict[Path
     for named, what in (
         (os.environ.get(API_KEY_FILE_VARIABLE), "the API key's file"),
         (settings.gateway.ca_bundle, "the certificates"),
+        (settings.gateway.client_cert, "the client certificate"),
+        (settings.gateway.client_key, "its private key"),
     ):
         if named:
             files[Path(named)] = what

@@ -13,7 +13,14 @@ import pytest
 import requests
 import requests.exceptions
 import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
+from batchpay.errors import CredentialsNotUsable, SettingsNotUsable
 from batchpay.gateway.connection import tls_context
 from batchpay.gateway.transport import Transport
 from batchpay.payment import State
@@ -27,7 +34,7 @@ from tests.support.fault_client import (
     nothing,
     settings_for,
 )
-from tests.support.fault_server import FaultServer
+from tests.support.fault_server import Fault, FaultServer
 
 
 @pytest.fixture
@@ -67,6 +74,47 @@ def test_environment_is_not_heeded(traps: socket.socket, authority: trustme.CA, 
         with FaultServer(fault, authority) as server, client_of(server, ca_bundle=bundle) as client:
             assert client.pay(body(), nothing).state is State.ACCEPTED
             assert b"Authorization" not in server.heads[0]
+
+
+@pytest.fixture
+def client_pem(authority: trustme.CA, tmp_path: Path) -> Path:
+    """A client's certificate and its key in one file that only its owner reads."""
+    path = tmp_path / "client.pem"
+    path.touch(0o600)
+    authority.issue_cert("batchpay.client.test").private_key_and_cert_chain_pem.write_to_path(path)
+    return path
+
+
+def test_a_gateway_that_asks_for_a_certificate_gets_it(authority: trustme.CA, bundle: str, client_pem: Path) -> None:
+    """Mutual TLS: without the certificate the gateway takes nothing."""
+    asks = Fault(frozenset({State.ACCEPTED}), tls="client_certificate")
+    with FaultServer(asks, authority) as server:
+        with client_of(server, ca_bundle=bundle, client_cert=str(client_pem)) as client:
+            assert client.pay(body(), nothing).state is State.ACCEPTED
+        with client_of(server, ca_bundle=bundle) as client:
+            assert client.pay(body(), nothing).state is not State.ACCEPTED
+
+
+def test_a_client_key_is_kept_like_the_api_key(authority: trustme.CA, client_pem: Path, tmp_path: Path) -> None:
+    """Read by others, of another certificate, encrypted, or alone: settings that can't be used, before a connection."""
+    other, encrypted = tmp_path / "other.pem", tmp_path / "encrypted.pem"
+    key = authority.issue_cert("other.test").private_key_pem.bytes()
+    other.write_bytes(key)
+    encrypted.write_bytes(
+        load_pem_private_key(key, None).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x"))
+    )
+    for path in (other, encrypted):
+        path.chmod(0o600)
+    pem = str(client_pem)
+    with pytest.raises(SettingsNotUsable, match="do not fit each other"):
+        tls_context(GatewaySettings(client_cert=pem, client_key=str(other)))
+    with pytest.raises(SettingsNotUsable, match="is encrypted"):
+        tls_context(GatewaySettings(client_cert=pem, client_key=str(encrypted)))
+    with pytest.raises(SettingsNotUsable, match=r"not gateway\.client_cert"):
+        tls_context(GatewaySettings(client_key=pem))
+    client_pem.chmod(0o644)
+    with pytest.raises(CredentialsNotUsable, match="readable by other users"):
+        tls_context(GatewaySettings(client_cert=pem))
 
 
 def test_authority_of_the_environment_is_not_trusted(traps: socket.socket, authority: trustme.CA) -> None:

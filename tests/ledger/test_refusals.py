@@ -190,12 +190,13 @@ def test_a_missing_foreign_open_or_linked_key_is_refused(closed: LedgerFactory) 
         with pytest.raises(LedgerNotUsable, match=words):
             closed.open()
     closed.key.write_text(text)
-    closed.key.chmod(0o640)
+    closed.key.chmod(0o644)
     with pytest.raises(LedgerNotUsable, match="0600"):
         closed.open()
     closed.key.chmod(0o600)
     closed.key.rename(closed.key.with_name("moved"))
     closed.key.symlink_to("moved")
+    closed.key.parent.chmod(0o777)  # anyone could name another key
     with pytest.raises(LedgerNotUsable):
         closed.open()
 
