@@ -1,6 +1,7 @@
 """The errors that stop a command, and the exit code of each.
 
     BatchpayError                    1  internal error
+    ├── CheckFailed                     a fault of the program ended the check of one file; the others go on
     ├── WrongUse                     2  wrong use of the command
     ├── FileRefused                  4  the file was refused whole; nothing was sent
     │   ├── NotAsApproved                what would be sent is not what a plan approved
@@ -61,6 +62,14 @@ class WrongUse(BatchpayError):
     """The command was called in a way that cannot be carried out."""
 
     exit_code = 2
+
+
+class CheckFailed(BatchpayError):
+    """A fault of the program, or of a library, ended the check of one file; nothing of it was registered or sent."""
+
+    def __init__(self, file: str, fault: BaseException) -> None:
+        """Name the file, and the kind and place of the fault: its text may contain a row."""
+        super().__init__(f"{file}: could not be checked, nothing of it was sent now: internal error: {place_of(fault)}")
 
 
 class FileRefused(BatchpayError):

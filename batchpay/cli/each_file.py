@@ -11,11 +11,12 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Context
-from batchpay.cli.operations import log_event
+from batchpay.cli.operations import CallLog, log_event
 from batchpay.cli.process import interrupt_on_signals
 from batchpay.errors import (
     BatchHeld,
     BatchpayError,
+    CheckFailed,
     FileRefused,
     LedgerNotUsable,
     LossNotSettled,
@@ -35,7 +36,7 @@ _Doubts = Mapping[str, Mapping[str, Totals]]
 _AFTER_SENDING = (0, 3, 6, 7)
 """Exit codes of files of which something may have been sent."""
 
-_OF_ONE_FILE = (FileRefused, BatchHeld, WrongUse, WaitingForPerson)
+_OF_ONE_FILE = (CheckFailed, FileRefused, BatchHeld, WrongUse, WaitingForPerson)
 """Errors after which the next file is begun all the same."""
 
 Work = Callable[[str], tuple[int, dict[str, Any]]]
@@ -52,15 +53,15 @@ def work_through(
     sum_up: Callable[[], dict[str, Any]] = dict,
     in_doubt: Callable[[], _Doubts] = dict,
     sends: bool = False,
-    tell: Callable[[dict[str, Any]], None] | None = None,
+    account: CallLog | None = None,
 ) -> None:
     """Work through the files, and append an exit code of each to `codes`.
 
     `stopped` tells why no further file may be begun, `in_doubt` which batches a person must look at, of this call or of
     earlier ones: while there are any, the call ends with 7. One that `sends` ends with 6 if only a later file finds
     settings or ledger not usable: 5 would say that nothing was sent. With --json one object is printed: the file's
-    own, or for several what `sum_up` gives and the files' own under `files`; `tell` takes it where the exit code is not
-    known yet.
+    own, or for several what `sum_up` gives and the files' own under `files`; an `account` takes it where the exit code
+    is not known yet, and which files ended without a summary.
     """
     reports: list[dict[str, Any]] = []
     reason: str | None = None
@@ -97,12 +98,14 @@ def work_through(
                 raise
             codes.append(code)
             reports.append(one)
+            if account is not None and "error" in one:
+                account.ended[path] = code
         _look_for_doubts(in_doubt, reports, codes)
     finally:
         if context.json and (reports or not paths):
             whole = {**reports[0]} if len(paths) == 1 else {**sum_up(), "files": reports}
             whole["exit_code"] = output.exit_code_of(codes)
-            (tell or partial(output.print_json, context))(whole)
+            (account.tell if account is not None else partial(output.print_json, context))(whole)
 
 
 def _look_for_doubts(in_doubt: Callable[[], _Doubts], reports: Sequence[Any], codes: list[int]) -> None:

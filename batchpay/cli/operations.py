@@ -61,6 +61,8 @@ class CallLog:
 
     started_at: datetime
     summaries: list[Summary] = field(default_factory=list)
+    ended: dict[str, int] = field(default_factory=dict)
+    """Exit codes of files that ended without a summary: refused, or their check failed."""
     answer: dict[str, Any] | None = None
     """The object of --json, without the exit code, which log and metrics may still change."""
 
@@ -259,6 +261,7 @@ def _write_metrics(context: Context, path: Path, account: CallLog, codes: list[i
             account.started_at,
             datetime.now(UTC),
             state,
+            ended=account.ended,
             completed=account.has_completed(codes),
         )
     except NotUsable as error:

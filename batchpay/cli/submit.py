@@ -92,7 +92,7 @@ def submit(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
             def look(path: str) -> tuple[int, dict[str, Any]]:
                 return dry_run_one(context, path, settings, options, outputs, asks, is_first=path == paths[0])
 
-            work_through(context, paths, look, codes, tell=account.tell)
+            work_through(context, paths, look, codes, account=account)
         else:
             _submit_all(context, paths, settings, options, outputs, account, codes)
     if len(account.summaries) > 1 and not context.json:
@@ -154,7 +154,7 @@ def _submit_all(
 
     if not paths:
         look = partial(all_in_doubt, settings)
-        work_through(context, paths, lambda path: (0, {}), codes, in_doubt=look, tell=account.tell)
+        work_through(context, paths, lambda path: (0, {}), codes, in_doubt=look, account=account)
         return
     run, credentials = run_request(settings, send_options(options), CommandLine())
     log_targets(context, settings)
@@ -179,7 +179,7 @@ def _submit_all(
         sum_up=lambda: output.grand_total(account.summaries).as_json(),
         in_doubt=partial(all_in_doubt, settings),
         sends=True,
-        tell=account.tell,
+        account=account,
     )
 
 

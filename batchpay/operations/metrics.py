@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 
 from batchpay.operations.ledger_state import LedgerState
 from batchpay.payment import State
@@ -32,14 +33,19 @@ def write_metrics(
     state: LedgerState | None = None,
     *,
     completed: bool,
+    ended: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
     """Write the metrics of one call, atomically, readable by all; raises NotUsable.
 
-    `state` is what the ledger holds after the call; None means that it could not be read. The time of the last call
+    `state` is what the ledger holds after the call; None means that it could not be read. `ended` has the exit codes of
+    files without a summary: refused, or their check failed. The time of the last call
     that completed all its work is carried over from the previous file, so that an alert can use its age.
     """
     completed_at_s = finished_at.timestamp() if completed else _completed_before(Path(path))
-    lines = (*_ledger_lines(state), *_lines(summaries, exit_code, started_at, finished_at, completed_at_s))
+    lines = (
+        *_ledger_lines(state),
+        *_lines(summaries, ended, exit_code, started_at, finished_at, completed_at_s),
+    )
     text = "".join(lines)
     with atomic_writer(path) as file:
         os.fchmod(file.fileno(), _READABLE)
@@ -65,7 +71,12 @@ def _ledger_lines(state: LedgerState | None) -> Iterable[str]:
 
 
 def _lines(
-    summaries: Sequence[Summary], exit_code: int, started_at: datetime, finished_at: datetime, completed_at_s: float
+    summaries: Sequence[Summary],
+    ended: Mapping[str, int],
+    exit_code: int,
+    started_at: datetime,
+    finished_at: datetime,
+    completed_at_s: float,
 ) -> Iterable[str]:
     words = "End of the last call that did all its work; 0 is never."
     yield from _metric(_COMPLETED.removeprefix("batchpay_"), words, [("", completed_at_s)])  # before many files
@@ -89,7 +100,8 @@ def _lines(
         "Requests a second that the gateway took, where its limit was met.",
         [(labels, one.rate_found) for labels, one in named if one.rate_found is not None],
     )
-    yield from _metric("file_exit_code", "Exit code of each file.", [(key, one.exit_code) for key, one in named])
+    codes = {key: one.exit_code for key, one in named} | {_place(file, ""): code for file, code in ended.items()}
+    yield from _metric("file_exit_code", "Exit code of each file.", list(codes.items()))
     yield from _metric("exit_code", "Exit code of the whole call.", [("", exit_code)])
     yield from _metric("start_timestamp_seconds", "When the call began.", [("", started_at.timestamp())])
     yield from _metric("end_timestamp_seconds", "When the call ended.", [("", finished_at.timestamp())])
@@ -107,7 +119,11 @@ def _metric(name: str, help_text: str, samples: Sequence[tuple[str, int | float]
 
 def _labels(summary: Summary) -> str:
     """Name the file and the batch; the same batch under two names in one call stays two lines."""
-    return f'file="{_escaped(summary.file)}",batch="{_escaped(summary.batch or "")}"'
+    return _place(summary.file, summary.batch or "")
+
+
+def _place(file: str, batch: str) -> str:
+    return f'file="{_escaped(file)}",batch="{_escaped(batch)}"'
 
 
 def _escaped(text: str) -> str:

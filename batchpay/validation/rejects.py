@@ -137,7 +137,7 @@ class CsvRejects(_Rows):
                 begin = self._file.file.tell()
                 self._encode(self._file.file, self._reported(self._shaped(frame)))
                 rows = frame.get_column("_row")
-                self._blocks.append(_Block(rows[0], rows[-1], begin, self._file.file.tell()))
+                self._blocks.append(_Block(rows, begin, self._file.file.tell()))
 
     def late(self, frame: pl.DataFrame) -> None:
         """Write rows between those that were added; a late row replaces one that was added before."""
@@ -183,14 +183,13 @@ class CsvRejects(_Rows):
 
     def _added_up_to(self, last: int, merged: PendingFile, *, before: int) -> dict[int, bytes]:
         """Take the records up to a row out of what was added; whole blocks of rows `before` are copied unchanged."""
-        while self._blocks and self._blocks[0].first_row <= last:
+        while self._blocks and self._blocks[0].rows[0] <= last:
             block = self._blocks.popleft()
             written = self._read(block)
-            if block.last_row < before and not self._records:
+            if block.rows[-1] < before and not self._records:
                 merged.file.write(written)
                 continue
-            mark = self._source.separator.encode()
-            self._records += [(int(line[: line.index(mark)]), line) for line in _records(written)]
+            self._records += zip(block.rows.to_list(), _records(written), strict=True)
         count = bisect_right(self._records, last, key=itemgetter(0))
         taken, self._records = self._records[:count], self._records[count:]
         return dict(taken)
@@ -354,8 +353,8 @@ def _true_of(frame: pl.DataFrame, predicates: Sequence[pl.Expr]) -> list[str]:
 class _Block(NamedTuple):
     """A frame's rows in a file."""
 
-    first_row: int
-    last_row: int
+    rows: pl.Series
+    """Their numbers: how a line is written may depend on its cells, so none is read out of one."""
     begin: int
     end: int
 

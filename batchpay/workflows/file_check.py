@@ -6,7 +6,7 @@ Nothing is registered or sent here. Files are read whole before anything found i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -17,7 +17,7 @@ import polars as pl
 from batchpay.approval.all_new import AllNew
 from batchpay.approval.anomalies import Variance
 from batchpay.approval.cash_flow import with_cents
-from batchpay.errors import FileRefused
+from batchpay.errors import BatchpayError, CheckFailed, FileRefused
 from batchpay.gateway.origin import environment_of
 from batchpay.intake.control_totals import require_whole, stated_totals
 from batchpay.intake.source import Source, open_source
@@ -79,8 +79,24 @@ class CheckContext:
         return self.ledger if self.settings.policy.variance else None
 
 
+@contextmanager
+def one_fault_one_file(name: str) -> Iterator[None]:
+    """Raise CheckFailed in place of whatever else ends the check of a file: the files after it are not delayed."""
+    try:
+        yield
+    except BatchpayError:
+        raise
+    except (Exception, pl.exceptions.PanicException) as error:
+        raise CheckFailed(name, error) from error
+
+
 def check_file(request: FileRequest, context: CheckContext) -> FileCheck:
-    """Read the whole file once and write its rejects; raises FileRefused if it is refused whole."""
+    """Read the whole file once and write its rejects; raises FileRefused if it is refused whole, CheckFailed."""
+    with one_fault_one_file(request.name or request.path):
+        return _check_file(request, context)
+
+
+def _check_file(request: FileRequest, context: CheckContext) -> FileCheck:
     expected = stated_totals(request.path, request.expect_rows, request.expect_cents)
     source = open_source(
         request.path,

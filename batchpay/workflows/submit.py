@@ -37,7 +37,7 @@ from batchpay.workflows.approve import LetThrough, let_through
 from batchpay.workflows.check import batch_to_continue, refuse_release_of_nothing
 from batchpay.workflows.checked_file import FileCheck
 from batchpay.workflows.decisions import Decisions
-from batchpay.workflows.file_check import CheckContext, check_file
+from batchpay.workflows.file_check import CheckContext, check_file, one_fault_one_file
 from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.held_back import Fails
 from batchpay.workflows.move_gateway import notes_on_gateway
@@ -108,7 +108,8 @@ def submit(
                 refuse_release_of_nothing(checked, submission.decisions)
             try:
                 with ledger.lock(checked.digest), checked.source.hold():
-                    found = _register(ledger, request, submission, settings, checked, plan, actor)
+                    with one_fault_one_file(checked.source.name):
+                        found = _register(ledger, request, submission, settings, checked, plan, actor)
                     if found.is_new:
                         log("registered", batch=found.batch.batch, file=found.batch.file, rows=found.batch.total.rows)
                     if found.released.rows:

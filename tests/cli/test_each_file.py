@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -10,8 +11,16 @@ import pytest
 
 from batchpay.cli.context import Context
 from batchpay.cli.each_file import work_through
+from batchpay.cli.operations import CallLog
 from batchpay.cli.output import exit_code_of
-from batchpay.errors import BatchpayError, FileRefused, LedgerNotUsable, LossNotSettled, WaitingForPerson
+from batchpay.errors import (
+    BatchpayError,
+    CheckFailed,
+    FileRefused,
+    LedgerNotUsable,
+    LossNotSettled,
+    WaitingForPerson,
+)
 from batchpay.payment import Totals
 
 DOUBTS = {"3f2a91c0d7e1": {"DEBIT": Totals(), "CREDIT": Totals(2, 50_000)}}
@@ -85,6 +94,23 @@ def test_a_file_that_waits_for_approval_does_not_hold_up_the_next(
     work_through(Context(), ("a.csv", "b.csv"), work, codes)
     assert (worked, exit_code_of(codes)) == (sent, 8)
     assert ("not started: 1 file" in capsys.readouterr().err) is not bool(sent)
+
+
+def test_a_check_that_failed_delays_no_other_file(capsys: pytest.CaptureFixture[str]) -> None:
+    """One such file ended the nightly call, and none after it was paid, night after night."""
+    worked: list[str] = []
+
+    def work(path: str) -> tuple[int, dict[str, Any]]:
+        if path == "a.csv":
+            raise CheckFailed(path, ZeroDivisionError("account 123456789"))
+        worked.append(path)
+        return 0, {"file": path}
+
+    codes, account = list[int](), CallLog(datetime.now(UTC))
+    work_through(Context(), ("a.csv", "b.csv"), work, codes, sends=True, account=account)
+    assert (worked, exit_code_of(codes), account.ended) == (["b.csv"], 1, {"a.csv": 1})
+    said = capsys.readouterr().err
+    assert said.startswith("batchpay: a.csv: could not be checked, nothing of it was sent now: internal error: Zero")
 
 
 def test_a_fault_of_the_program_stands_among_the_files(capsys: pytest.CaptureFixture[str]) -> None:

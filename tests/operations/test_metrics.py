@@ -79,6 +79,15 @@ def test_a_run_in_figures(tmp_path: Path) -> None:
     assert sum(value for (name, _), value in found.items() if name == "batchpay_rows") == 5
 
 
+def test_a_file_that_was_refused_has_its_exit_code(tmp_path: Path) -> None:
+    """Only files with a summary were named: one that could not be checked, night after night, was not."""
+    path = tmp_path / "batchpay.prom"
+    write_metrics(path, [summary()], 1, BEGAN, ENDED, completed=False, ended={"bad.csv": 1, "no.csv": 4})
+    found = parsed(path)
+    for name, batch, code in (("pay.csv", "3f2a91c0d7e1", 7), ("bad.csv", "", 1), ("no.csv", "", 4)):
+        assert found["batchpay_file_exit_code", labels(file=name, batch=batch)] == code
+
+
 def test_the_limit_that_was_found_is_a_figure(tmp_path: Path) -> None:
     """Where the gateway's limit was met the rate stands there; where it was not, no figure says that there is none."""
     path = tmp_path / "batchpay.prom"

@@ -82,3 +82,21 @@ def test_a_row_that_comes_late_keeps_its_warnings(tmp_path: Path) -> None:
     assert warned.to_list() == [False, True, False, False, False]
     assert checked.verdict.warning_counts == {"achSecCode.sec_account": 2}
     assert (checked.verdict.rejected.rows, checked.verdict.valid.rows) == (5, 1)
+
+
+def test_a_rejected_row_with_a_carriage_return_comes_back_beside_a_ragged_and_a_late_one(tmp_path: Path) -> None:
+    """It was an internal error: its line is in quotation marks whole, and its number was read out of the line."""
+    file = small_file(tmp_path / "a.csv", 6)
+    lines = file.read_text("utf-8").splitlines()
+    lines[2] += ",surplus"
+    lines[3] = lines[3].replace("3.25", "3.2")
+    lines[3] = lines[3].replace("P-3", '"P-3\r\nsecond line"')
+    lines[5] = lines[5].replace("P-5", "P-1")
+    file.write_bytes("\n".join([*lines, ""]).encode())
+    target = tmp_path / "wrong.csv"
+    request = FileRequest(str(file), RuleOptions(AS_OF), rejects=target)
+    assert check_file(request, CheckContext()).verdict.rejected.rows == 4
+    with target.open(encoding="utf-8", newline="") as written:
+        rows = list(csv.reader(written))[1:]
+    assert [row[0] for row in rows] == ["1", "2", "3", "5"]
+    assert "P-3\r\nsecond line" in rows[2]

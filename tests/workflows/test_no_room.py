@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
+from polars.exceptions import PanicException
 
-from batchpay.errors import NotUsable
+from batchpay.errors import CheckFailed, NotUsable
 from batchpay.workflows.run import RunRequest
 from tests.workflows.desk import Desk
 
@@ -25,6 +26,26 @@ def test_a_check_without_room_ends_with_what_is_missing(desk: Desk, monkeypatch:
             desk.submit(path)
     assert (desk.events("registered"), desk.arrived) == ([], {})
     assert desk.submit(path).exit_code == 3
+
+
+@pytest.mark.parametrize("place", ["workflows.file_check.Check", "workflows.submit.payment_columns"])
+@pytest.mark.parametrize("fault", [ZeroDivisionError, MemoryError, RecursionError, PanicException])
+def test_whatever_ends_a_check_or_its_registration_is_of_that_file_alone(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, place: str, fault: type[BaseException]
+) -> None:
+    """It ended the call as an internal error, with all files after it; a panic of polars is not even an Exception."""
+    path = desk.file("may.csv", {"invoiceNumber": "A-1", "amount": "10.00"})
+
+    def fail(*_: object, **__: object) -> None:
+        raise fault("10.00")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(f"batchpay.{place}", fail)
+        with pytest.raises(CheckFailed, match=rf"may\.csv: could not be checked.* {fault.__name__} at ") as told:
+            desk.submit(path)
+    assert "10.00" not in str(told.value)
+    assert (desk.events("registered"), desk.arrived) == ([], {})
+    assert desk.submit(path).exit_code == 0
 
 
 def test_a_folder_that_fails_once_the_results_are_in_it_is_no_internal_error(
