@@ -12,6 +12,7 @@ import math
 import os
 import stat
 from dataclasses import dataclass, field, fields
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -345,14 +346,14 @@ def _convert(key: str, kind: Any, value: Any) -> Any:
         if isinstance(value, bool):
             raise SettingsNotUsable(f"{key} must be a number")
         try:
-            number = kind(value)
-        except (TypeError, ValueError, OverflowError):
+            number = kind(str(value))
+        except ValueError:
             number = math.nan
         if not math.isfinite(number):
             raise SettingsNotUsable(f"{key} must be a {'whole ' if kind is int else ''}number")
         return number
     if kind is str:
-        if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        if isinstance(value, (str, int, float, Decimal)) and not isinstance(value, bool):
             return str(value)
         raise SettingsNotUsable(f"{key} must be text")
     origin = get_origin(kind)

@@ -138,7 +138,15 @@ class Presets(MutableMapping[str, Any]):
         return name not in {*COMMON, *DECISIONS} and preset_name(name) in self._values()
 
     def __getitem__(self, name: str) -> Any:
-        return self._values()[preset_name(name)]
+        """Return the value as it would be typed: `expect_total = 1234` means 1234.00, not 1234 cents."""
+        value = self._values()[preset_name(name)]
+        if isinstance(value, list):
+            option = next(one for one in self._context.command.params if one.name == name)
+            if option.multiple and not any(isinstance(one, list | dict) for one in value):
+                return [str(one) for one in value]
+        if isinstance(value, list | dict):
+            raise SettingsNotUsable(f"{self.key_of(name)} must be a single value")
+        return str(value)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values())

@@ -12,6 +12,7 @@ import os
 import pwd
 import stat
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,10 @@ def read_settings_file(path: Path | None, profile: str | None) -> dict[str, Any]
                         f"settings file {path} is not used: {name} {problem}; it decides where payments go, so it "
                         "must be yours or root's, and nobody else may write to it or its folder (chmod go-w)"
                     )
-            tables = tomllib.loads(file.read().decode("utf-8-sig"))
+            text = file.read().decode("utf-8-sig")
+            if "\\u0000" in text:  # TOML has no other way to write it, and no path or name has one
+                raise SettingsNotUsable(f"settings file {path} has a NUL character (\\u0000)")
+            tables = tomllib.loads(text, parse_float=Decimal)  # 1234.50 keeps its last digit
     except OSError as error:
         raise SettingsNotUsable(f"settings file {path} can't be read: {error.strerror}") from None
     except UnicodeDecodeError:

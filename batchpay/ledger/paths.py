@@ -37,8 +37,11 @@ class LedgerPaths:
 
 
 def own_path(setting: str, default: Path) -> Path:
-    """Return the path that a setting names, or where the file is by default."""
-    return Path(setting).expanduser().absolute() if setting else default
+    """Return the path that a setting names, or where the file is by default; raises SettingsNotUsable."""
+    path = Path(setting).expanduser().absolute() if setting else default
+    if not path.name:
+        raise SettingsNotUsable(f"the ledger, its key and its witness are files; {path} is a folder")
+    return path
 
 
 def key_path(settings: LedgerSettings) -> Path:

@@ -12,11 +12,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from batchpay.cli.commands import COMMANDS, DECISIONS, command_options, load_command
+from batchpay.cli.commands import COMMANDS, DECISIONS, command_options, load_command, preset_name
 from batchpay.cli.context import Context, Presets
 from batchpay.cli.main import cli
 from batchpay.cli.settings_file import read_settings_file, settings_file
 from batchpay.errors import SettingsNotUsable
+from batchpay.ledger.open import file_of
 from batchpay.settings import check_tables, load_settings
 
 
@@ -29,6 +30,7 @@ from batchpay.settings import check_tables, load_settings
         ("gateway = 3\n[profile.night.gateway]\ntimeout = 3", "gateway must be a table"),
         ("[profile.day]", "did you mean day"),
         ("[gateway", "can't be read"),
+        ('ledger.url = "a\\u0000b"', "has a NUL character"),
         ("# Montréal".encode("latin-1"), "can't be read: it is not UTF-8"),
     ],
 )
@@ -53,6 +55,51 @@ def test_a_byte_order_mark_is_no_part_of_the_settings(tmp_path: Path) -> None:
     file = tmp_path / "batchpay.toml"
     file.write_text('[submit]\nrate = "5"\n', "utf-8-sig")
     assert read_settings_file(file, None) == {"submit": {"rate": "5"}}
+
+
+@pytest.mark.parametrize("value", ["{}", "[]", "[{}]", "1e999", "nan", "1.5", "true", '""', "2026-11-28", "-1"])
+def test_a_preset_of_another_kind_is_told_by_its_key(tmp_path: Path, value: str) -> None:
+    """`workers = 1e999` and `expect_rows = {}` were internal errors, `expect_rows = 1.5` was 1: every option of each."""
+    file = tmp_path / "batchpay.toml"
+    for name in COMMANDS:
+        command = load_command(name)
+        if isinstance(command, click.Group):
+            continue
+        presettable = command_options({name: {}})[name]
+        for option in (one for one in command.params if preset_name(one.name) in presettable):
+            file.write_text(f"[{name}]\n{preset_name(option.name)} = {value}\n")
+            with click.Context(command, obj=Context(config=str(file))) as context:
+                try:
+                    command.parse_args(context, ["x"] if option.name != "files" else [])
+                except SettingsNotUsable as error:
+                    assert preset_name(option.name) in str(error)
+                except click.UsageError as error:
+                    assert not isinstance(error, click.BadParameter) or error.param is not option, (name, option.name)
+                else:
+                    is_whole = isinstance(option.type, click.types.IntParamType)
+                    assert value not in ("1.5", "1e999", "{}") or not is_whole, (name, option.name)
+
+
+def test_a_preset_amount_is_what_it_would_be_on_the_command_line(tmp_path: Path) -> None:
+    """`expect_total = 1234`, a number of TOML, was 12.34; 1234.50 lost its last digit."""
+    file = tmp_path / "batchpay.toml"
+    command = load_command("validate")
+    for written, cents in (('"1,234.50"', 123_450), ("1234.50", 123_450), ("1234", None)):
+        file.write_text(f"[validate]\nexpect_total = {written}\n")
+        with click.Context(command, obj=Context(config=str(file))) as context:
+            if cents is None:
+                with pytest.raises(SettingsNotUsable, match=r"validate\.expect_total: write the amount"):
+                    command.parse_args(context, ["x"])
+            else:
+                command.parse_args(context, ["x"])
+                assert context.params["expect_total"] == cents
+
+
+def test_a_ledger_in_no_folder_is_refused(tmp_path: Path) -> None:
+    """`ledger.url = "/"` was an internal error of `submit` and `validate`."""
+    for setting in ("url", "key_file", "witness"):
+        with pytest.raises(SettingsNotUsable, match="/ is a folder"):
+            file_of(load_settings({"ledger": {"url": str(tmp_path / "ledger.db"), setting: "/"}}, {}).ledger)
 
 
 @pytest.mark.parametrize("key", ["policy.duplicate_days", "policy.approval_days", "retention.details_days"])
