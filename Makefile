@@ -13,6 +13,8 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 # part has them, with all commands that run in processes of their own; so has every part that is run alone.
 BESIDE := POLARS_MAX_THREADS=1 $(PYTEST)
 
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate $(UPGRADE)
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -105,10 +107,6 @@ nights: $(VENV)/.test  ## 365 nights of 50 rows and 30 of 5,000 on one ledger, w
 walks: $(VENV)/.test  ## 200 random walks over what people do, against a gateway that counts (SEED=1)
 	@$(BIN)/python -m tests.model --walks 200 --seed $(or $(SEED),1)
 
-.PHONY: mutants
-mutants: $(VENV)/.test  ## 25 small changes per module, each of which some test must notice (M=package or module, else all: hours)
-	@$(BIN)/python -m tests.mutants $(M)
-
 .PHONY: bench
 bench: $(VENV)/.bench  ## all benchmarks against their peers: about 40 minutes
 	@$(BIN)/python -m tests.benchmarks
@@ -122,13 +120,10 @@ bench-check: $(VENV)/.bench  ## fail if a ratio misses its target
 	@$(BIN)/python -m tests.benchmarks --quick --check
 
 .PHONY: lock
-lock:  ## resolve the lock files again (needs uv)
-	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	    --upgrade pyproject.toml --group lock-build -o requirements.lock
-	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	    --upgrade -c requirements.lock --group test --group lint -o tests/requirements.lock
-	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	    --upgrade -c tests/requirements.lock -c requirements.lock --group bench -o tests/benchmarks/requirements.lock
+lock:  ## write the lock files for pyproject.toml (needs uv; UPGRADE=--upgrade takes newer versions)
+	@$(LOCK) pyproject.toml --group lock-build -o requirements.lock
+	@$(LOCK) -c requirements.lock --group test --group lint -o tests/requirements.lock
+	@$(LOCK) -c tests/requirements.lock -c requirements.lock --group bench -o tests/benchmarks/requirements.lock
 
 .PHONY: clean
 clean:  ## remove everything that was built

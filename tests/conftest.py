@@ -26,7 +26,7 @@ _ROOM_BYTES = 2 << 30
 def pytest_configure() -> None:
     """Keep the files of tests in memory where it has room: they sync thousands of times, which costs nothing there.
 
-    Not where a place for them is named: mutants clear theirs up after tests that were killed.
+    Not where a place for them is named.
     """
     if "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))

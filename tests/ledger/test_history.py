@@ -16,7 +16,7 @@ from tests.ledger.factories import LedgerFactory
 
 
 def test_who_and_why_stand_each_in_its_place(ledger_factory: LedgerFactory) -> None:
-    """Of 148 mutants one let who and why of an event change places unseen: the evidence would name a reason."""
+    """Who and why of an event changed places and no test saw it: the evidence would name a reason."""
     ledger = ledger_factory.create()
     register(ledger, columns(ledger, [1]))
     name = register(ledger, columns(ledger, range(1, 6)), rejected([6]), again="the bank lost it")

@@ -153,7 +153,7 @@ def folder_of_nobody() -> Iterator[Path]:
     """Yield a folder in memory for what runs `as_nobody`, who can't enter the one that TMPDIR may name.
 
     It is locked as long as it is used, and what killed tests left behind there is removed. Each is 80 MB: a day of
-    mutants, whose tests are killed, left 19 GB, and the machine read its programs from the disk again and again.
+    killed tests left 19 GB, and the machine read its programs from the disk again and again.
     """
     memory = Path("/dev/shm")  # noqa: S108 (a sync of memory costs nothing, so the server can sync as it must)
     place = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
