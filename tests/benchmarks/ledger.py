@@ -14,7 +14,6 @@ from tests.benchmarks.data import LARGEST_CENTS
 from tests.benchmarks.process import (
     CLIENT_CORE,
     OWN_PYTHON,
-    PEERS_PYTHON,
     BenchmarkFailed,
     Measured,
     clean_environment,
@@ -189,10 +188,6 @@ def measure_start(results: Results, folder: Path, *, quick: bool) -> None:
             out.mkdir()
             runs.append(run([*own, "submit", one, "--out", str(out), "--yes"], environment=ledger))
         found["**batchpay submit**, one row, ledger made anew"] = Measured(runs)
-    for name in ("aws", "http"):
-        program = Path(PEERS_PYTHON).with_name(name)
-        if program.exists():
-            found[f"`{name} --version`"] = measure(count, [str(program), "--version"], environment=environment)
     rows = [
         (label, f"{1000 * each.wall_s:.0f} ms", f"{each.wall_s / bare.wall_s:.1f}", f"{1000 * each.cpu_s:.0f} ms",
          f"{each.rss_mib:.0f} MiB")

@@ -21,7 +21,7 @@ RESULTS = Path(__file__).with_name("RESULTS.md")
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 _PACKAGES = (
     "polars", "pandera", "requests", "urllib3", "httptools", "zstandard", "cryptography", "dataframely", "duckdb",
-    "pandas", "pointblank", "frictionless", "fastexcel", "aiohttp", "pycurl", "awscli", "httpie",
+    "pandas", "fastexcel", "aiohttp",
 )  # fmt: skip
 
 

@@ -31,9 +31,9 @@ from tests.benchmarks.server import BenchmarkServer, running_server
 from tests.benchmarks.validate import File
 
 DURABLE, BARE, SESSION = "batchpay, durable", "batchpay's sender without a ledger", "requests Session"
-PEERS = ("raw sockets", "pycurl multi", "urllib3", SESSION, "aiohttp")
+PEERS = ("raw sockets", "urllib3", SESSION, "aiohttp")
 _LABELS = {
-    "raw sockets": "floor: raw sockets", "pycurl multi": "floor: pycurl multi", "urllib3": "urllib3 pool in threads",
+    "raw sockets": "floor: raw sockets", "urllib3": "urllib3 pool in threads",
     SESSION: "requests.Session().post(json=…), one a thread", "aiohttp": "aiohttp tasks",
 }  # fmt: skip
 Key = tuple[str, int]

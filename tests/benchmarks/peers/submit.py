@@ -42,42 +42,6 @@ def raw_sockets(origin: str, bodies: Sequence[bytes], width: int) -> int:
     return _in_threads(worker, bodies, width)
 
 
-def pycurl_multi(origin: str, bodies: Sequence[bytes], width: int) -> int:
-    """The multi interface of libcurl: many transfers in one thread."""
-    import pycurl
-
-    waiting, answered = iter(bodies), 0
-    multi, free = pycurl.CurlMulti(), []
-    for _ in range(width):
-        handle = pycurl.Curl()
-        handle.setopt(pycurl.URL, origin + PATH)
-        handle.setopt(pycurl.HTTPHEADER, [*(f"{name}: {value}" for name, value in HEADERS.items()), "Expect:"])
-        handle.setopt(pycurl.WRITEFUNCTION, len)
-        handle.setopt(pycurl.POST, 1)
-        free.append(handle)
-    running, more = 0, True
-    while more or running:
-        while free and more:
-            body = next(waiting, None)
-            more = body is not None
-            if body is not None:
-                handle = free.pop()
-                handle.setopt(pycurl.POSTFIELDS, body)
-                multi.add_handle(handle)
-                running += 1
-        multi.perform()
-        _, done, failed = multi.info_read()
-        assert not failed, failed
-        for handle in done:
-            answered += handle.getinfo(pycurl.RESPONSE_CODE) == 200
-            multi.remove_handle(handle)
-            free.append(handle)
-        running -= len(done)
-        if not done and running:
-            multi.select(1.0)
-    return answered
-
-
 def urllib3_threads(origin: str, bodies: Sequence[bytes], width: int) -> int:
     """One pool of connections shared by threads."""
     import urllib3
@@ -147,7 +111,6 @@ def _in_threads(worker: Callable[[Sequence[Any]], int], bodies: Sequence[Any], w
 
 SENDERS: dict[str, tuple[Sender, tuple[str, ...]]] = {
     "raw sockets": (raw_sockets, ()),
-    "pycurl multi": (pycurl_multi, ("pycurl",)),
     "urllib3": (urllib3_threads, ("urllib3",)),
     "requests Session": (requests_session, ("requests",)),
     "aiohttp": (aiohttp_tasks, ("aiohttp",)),

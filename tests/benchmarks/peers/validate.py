@@ -14,7 +14,6 @@ import json
 import subprocess
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -149,82 +148,6 @@ def pandera_on_pandas(path: Path, rejects: Path) -> Found:
     return len(errors), len(pairs)
 
 
-def pointblank(path: Path, rejects: Path) -> Found:
-    """A chain of validation steps over a polars frame; every step gives an extract of the rows that failed it."""
-    import pointblank as pb
-    import polars as pl
-
-    frame = _read(pl, path)
-    steps = pb.Validate(data=frame)
-    for rule in SHARED_RULES:
-        if rule.kind == "required":
-            steps = steps.col_vals_not_null(rule.column)
-        elif rule.kind == "pattern":
-            steps = steps.col_vals_regex(rule.column, rule.pattern, na_pass=True)
-        elif rule.kind == "choice":
-            steps = steps.col_vals_in_set(rule.column, list(rule.values))
-        else:
-            steps = steps.col_vals_expr(~_polars_fails(pl, rule))
-    done = steps.interrogate(extract_limit=frame.height)
-    labels: dict[int, list[str]] = defaultdict(list)
-    for number, rule in enumerate(SHARED_RULES, start=1):
-        for row in done.get_data_extracts(i=number, frame=True)["_row_num_"].to_list():
-            labels[row - 1].append(rule.name)
-    bad = sorted(labels)
-    errors = pl.Series("_errors", ["; ".join(labels[row]) for row in bad], dtype=pl.String)
-    frame[bad].with_columns(errors).write_csv(rejects)
-    return len(bad), sum(len(names) for names in labels.values())
-
-
-def frictionless(path: Path, rejects: Path) -> Found:
-    """A table schema with constraints, and two checks of its own for what a schema can't say."""
-    import csv
-
-    from frictionless import Check, Checklist, Detector, Resource, Schema, errors, system
-
-    system.trusted = True
-    constraints: dict[str, dict[str, Any]] = defaultdict(dict)
-    for rule in SHARED_RULES:
-        if rule.kind == "required":
-            constraints[rule.column]["required"] = True
-        elif rule.kind == "pattern":
-            constraints[rule.column]["pattern"] = rule.pattern
-        elif rule.kind == "choice":
-            constraints[rule.column]["enum"] = list(rule.values)
-        elif rule.kind == "length":
-            constraints[rule.column]["maxLength"] = NAME_CHARACTERS_MAX
-
-    class RowChecks(Check):  # type: ignore[misc, unused-ignore]
-        """Check digit, and a start date where the payment is recurring."""
-
-        Errors = [errors.RowConstraintError]  # noqa: RUF012 - the library's own form
-
-        def validate_row(self, row: Any) -> Any:
-            number = row["achRoutingNumber"]
-            if number and len(number) == 9 and number.isascii() and number.isdigit() and not _aba_fits(number):
-                yield errors.RowConstraintError.from_row(row, note="achRoutingNumber.checksum")
-            if row["recurringIndicator"] == "TRUE" and row["recurringStartDate"] is None:
-                yield errors.RowConstraintError.from_row(row, note="recurringStartDate.required")
-
-    with path.open(encoding="utf-8", newline="") as file:
-        names = next(csv.reader(file))
-    fields = [{"name": name, "type": "string", "constraints": constraints.get(name, {})} for name in names]
-    resource = Resource(str(path), schema=Schema.from_descriptor({"fields": fields}), detector=Detector(sample_size=1))
-    report = resource.validate(Checklist(checks=[RowChecks()]), limit_errors=10**9)
-    found = report.flatten(["rowNumber", "fieldName", "note"])
-    cells: dict[int, list[str]] = {}
-    labels: dict[int, list[str]] = defaultdict(list)
-    for row, column, note in found:
-        labels[row].append(f"{column or 'row'}: {note}")
-    for error in report.task.errors:
-        cells[error.row_number] = error.cells
-    with rejects.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow([*names, "_errors"])
-        writer.writerows([*cells[row], "; ".join(labels[row])] for row in sorted(labels))
-    return len(labels), len(found)
-
-
 def _scan(pl: Any, path: Path) -> Any:
     return pl.scan_parquet(path) if path.suffix == ".parquet" else pl.scan_csv(path, infer_schema=False)
 
@@ -296,10 +219,6 @@ def _pandas_checksum(cells: Any) -> Any:
     return total % 10 == 0
 
 
-def _aba_fits(number: str) -> bool:
-    return sum(int(digit) * weight for digit, weight in zip(number, ABA_WEIGHTS, strict=True)) % 10 == 0
-
-
 PEERS: dict[str, tuple[Peer, tuple[str, ...]]] = {
     "wc -l": (count_lines, ()),
     "decode": (decode, ("polars",)),
@@ -309,8 +228,6 @@ PEERS: dict[str, tuple[Peer, tuple[str, ...]]] = {
     "dataframely": (dataframely, ("dataframely",)),
     "DuckDB": (duckdb, ("duckdb",)),
     "pandera on pandas": (pandera_on_pandas, ("pandera.pandas",)),
-    "pointblank": (pointblank, ("pointblank",)),
-    "frictionless": (frictionless, ("frictionless",)),
 }
 """Each peer and what it imports before its time is taken."""
 
