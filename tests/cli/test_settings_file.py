@@ -59,7 +59,7 @@ def test_a_byte_order_mark_is_no_part_of_the_settings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["{}", "[]", "[{}]", "1e999", "nan", "1.5", "true", '""', "2026-11-28", "-1"])
 def test_a_preset_of_another_kind_is_told_by_its_key(tmp_path: Path, value: str) -> None:
-    """`workers = 1e999` and `expect_rows = {}` were internal errors, `expect_rows = 1.5` was 1: every option of each."""
+    """`workers = 1e999` and `expect_rows = {}` were internal errors, `expect_rows = 1.5` was 1: of every option."""
     file = tmp_path / "batchpay.toml"
     for name in COMMANDS:
         command = load_command(name)
