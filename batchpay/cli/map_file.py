@@ -43,7 +43,7 @@ def map(context: Context, /, file: str, write: Path | None, **options: Any) -> i
     asker = _Terminal() if output.is_terminal() and not context.json and file != "-" else None
     proposed = propose_map(asked, asker, write)
     if context.json:
-        output.print_json(context, _json(proposed))
+        output.print_json(context, proposed.as_json())
     elif not context.quiet:
         _print(proposed)
     return proposed.exit_code
@@ -113,29 +113,3 @@ def _cell(text: str | None) -> str:
 
 def _line(text: str, why: str = "") -> None:
     output.print_wrapped(f"{text} {why}".rstrip())
-
-
-def _json(proposed: Proposed) -> dict[str, Any]:
-    return {
-        "file": proposed.file,
-        "sheet": proposed.sheet,
-        "rows": proposed.rows,
-        "whole_file": proposed.is_whole,
-        "columns": [
-            {"column": column.name, "targets": list(column.targets), "why": column.why or None}
-            for column in proposed.columns
-        ],
-        "map": proposed.draft.tables,
-        "questions": [
-            {
-                "about": question.about,
-                "question": question.text,
-                "choices": [choice.text for choice in question.choices],
-                "needed": question.is_needed,
-            }
-            for question in proposed.draft.questions
-        ],
-        "first_rows": list(proposed.preview),
-        "written": str(proposed.written) if proposed.written else None,
-        "exit_code": proposed.exit_code,
-    }

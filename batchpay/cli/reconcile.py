@@ -85,17 +85,7 @@ class _Decider(TerminalDecider):
 def _print(context: Context, done: Reconciled) -> None:
     batch, export, result, settled, path = done.summary, done.export, done.result, done.settled, done.path
     if context.json:
-        answer = {**batch.as_json(), "exit_code": result.exit_code}
-        answer["reconciliation"] = {
-            "against": export.name,
-            "columns": export.columns,
-            "skipped_lines": export.skipped,
-            "caution": done.caution,
-            **result.as_json(),
-            "settled": [doubt.row.row for doubt in settled],
-            "written": str(path),
-        }
-        output.print_json(context, answer)
+        output.print_json(context, done.as_json())
         return
     click.echo(printable(f"{batch.file}   batch {batch.batch}   against {export.name}"))
     known = ", ".join(f"{kind} = {header}" for kind, header in export.columns.items())

@@ -80,6 +80,25 @@ class FoundDoubt:
     decision: Decision | None
     why: str
 
+    def as_json(self) -> dict[str, object]:
+        """Return the row, its line and what follows; of the account at most the last four characters."""
+        row, line = self.row, self.line
+        return {
+            "row": row.row,
+            "attempts": row.attempts,
+            "place": self.place,
+            "amount": format_cents(row.amount_cents),
+            "direction": row.direction,
+            "name": row.details.get("name"),
+            "account": f"****{row.last_four}",
+            "line": line.line,
+            "found_by": line.found_by,
+            "reference": line.reference,
+            "date": line.date_text,
+            "becomes": str(self.decision.state) if self.decision else None,
+            "why": self.why,
+        }
+
 
 @dataclass(slots=True)
 class Reconciliation:

@@ -20,7 +20,6 @@ from batchpay.web import approval, checked, doubts, files, guard, guides, histor
 from batchpay.web.people import Person
 from batchpay.web.site import EXTENSION, Site, site
 from batchpay.web.spool import PIECE_BYTES
-from batchpay.web.task import unknown_batch
 
 _STATIC = Path(__file__).parent / "static"
 FORM_BYTES_MAX = 8 << 20
@@ -62,7 +61,7 @@ def create_app(here: Site) -> Flask:
         app.before_request(before)
     app.after_request(guard.say_headers)
     app.context_processor(_shared_context)
-    app.jinja_env.filters.update(words.FILTERS, unknown_batch=unknown_batch)
+    app.jinja_env.filters.update(words.FILTERS)
     app.jinja_env.globals.update(static=static_url, states=words.STATES)
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     for blueprint in BLUEPRINTS:

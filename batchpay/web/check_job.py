@@ -13,6 +13,7 @@ from typing import Any
 
 from batchpay.errors import FileRefused, ForeignColumns, NotUsable, WaitingForPerson, WrongUse
 from batchpay.gateway.preflight import Preflight
+from batchpay.intake.maps.draft import Choice, Question
 from batchpay.intake.source import Source
 from batchpay.intake.xlsx.archive import list_sheets, open_archive
 from batchpay.ledger.contract import Ledger
@@ -25,14 +26,13 @@ from batchpay.validation.rejects import Rejects, open_rejects
 from batchpay.web import spool
 from batchpay.web.difference import difference
 from batchpay.web.grid import GridWriter, grid_path
-from batchpay.web.map_job import find_map
-from batchpay.web.names import rejects_name
-from batchpay.web.reading import request_of
-from batchpay.web.sealed_file import MARKED, SealedFile
-from batchpay.web.task import Task
+from batchpay.web.spool import MARKED
+from batchpay.web.task import SealedFile, Task, options_of, request_of
+from batchpay.web.words import rejects_name
 from batchpay.workflows import check as workflow
 from batchpay.workflows.check import Preview
 from batchpay.workflows.decisions import Decisions
+from batchpay.workflows.map_file import FileToMap, propose_map
 from batchpay.workflows.requests import preflight_of
 
 LARGEST = 20
@@ -72,7 +72,7 @@ def _mapped(task: Task, path: str, ledger: Ledger, kept: dict[str, str | bytes |
     try:
         return _dry_run(task, path, ledger, watch)
     except ForeignColumns:
-        found, is_ready = find_map(task, path)
+        found, is_ready = _find_map(task, path)
         if is_ready:
             return _dry_run(task.with_map(found), path, ledger, watch)
         kept["proposal"] = spool.seal_json(ledger, task.file["id"], "proposal", found)
@@ -227,3 +227,44 @@ def _end(task: Task, state: str, code: int, **values: Any) -> int:
             said = {"checked": "checked it", "refused": f"refused it: {values['told']}"}[state]
             task.store.note(db, "batchpay", task.file["id"], said)
     return code
+
+
+class _Answers:
+    """Answers questions as the person did on the page; the others stay open."""
+
+    def __init__(self, given: dict[str, str]) -> None:
+        self._given = given
+
+    def answer(self, question: Question) -> Choice | str | None:
+        """See workflows.map_file.Asker."""
+        given = self._given.get(f"{question.about}: {question.text}")
+        if question.typed is not None:
+            return given or None
+        return next((choice for choice in question.choices if choice.text == given), None)
+
+
+def _find_map(task: Task, path: str) -> tuple[dict[str, Any], bool]:
+    """Find or propose a map; return what the file's row keeps of it, and whether the file can be read by it now.
+
+    A map is used once its person has confirmed it, for this file or for an earlier one with the same header.
+    """
+    options = options_of(task.file)
+    file = FileToMap(
+        path,
+        encoding=options.get("encoding"),
+        sheet=options.get("sheet"),
+        include_hidden=bool(options.get("include_hidden")),
+    )
+    proposed = propose_map(file, _Answers(options.get("answers", {})), None)
+    header = json.dumps([column.name for column in proposed.columns], ensure_ascii=False)
+    if options.get("map_agreed") and not proposed.draft.needed:
+        with task.store.write() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO map (header, tables, made_by, made_at) VALUES (?, ?, ?, ?)",
+                (header, json.dumps(proposed.draft.tables), task.job["made_by"], task.store.clock()),
+            )
+        return {"tables": proposed.draft.tables, "made_by": task.job["made_by"]}, True
+    known = task.store.one("SELECT * FROM map WHERE header = ?", header)
+    if known is not None and not options.get("answers") and not options.get("map_anew"):
+        return {"tables": json.loads(known["tables"]), "made_by": known["made_by"], "remembered": True}, True
+    return proposed.as_json(), False

@@ -20,12 +20,11 @@ from batchpay.web.acts import Refused
 from batchpay.web.files import REPLACEABLE, expected, facts_of, file_or_404, is_reconciled, people_by_name
 from batchpay.web.forms import refusal
 from batchpay.web.grid import BLOCK, Grid, GridRow
-from batchpay.web.names import rejects_name
-from batchpay.web.sealed_file import MARKED
 from batchpay.web.sign_in import current_person, needs
 from batchpay.web.site import site
+from batchpay.web.spool import MARKED
 from batchpay.web.store import Row
-from batchpay.web.words import as_sentence
+from batchpay.web.words import as_sentence, rejects_name
 
 blueprint = Blueprint("checked", __name__)
 

@@ -8,8 +8,8 @@ import polars as pl
 
 from batchpay.intake.source import Source, open_source
 from batchpay.schemas.columns import ACCOUNT, COLUMNS, PAYMENT_ID, ROUTING
-from batchpay.web.reading import mapping_for, options_of
 from batchpay.web.store import Row
+from batchpay.web.task import mapping_for, options_of
 
 _SHOWN = 50
 _KEY = "_key"

@@ -190,9 +190,7 @@ def progress(file_id: str) -> ResponseReturnValue:
 
 
 def _progress(found: Row) -> dict[str, Any]:
-    from batchpay.web.task import read_progress
-
-    return read_progress(spool.place(site().home, found["id"]))
+    return spool.read_progress(spool.place(site().home, found["id"]))
 
 
 def _take(here: Site, person: Person, found: Row, number: int, data: bytes) -> None:

@@ -15,13 +15,16 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from batchpay.errors import place_of
 from batchpay.settings import Settings, load_settings
 from batchpay.web.jobs import RUNS, lock_file
 from batchpay.web.store import Store
-from batchpay.web.task import Task
 from batchpay.writing.process_memory import collect_rarely, keep_freed_memory, keep_memory_private
+
+if TYPE_CHECKING:  # most of what a check needs is imported with it
+    from batchpay.web.task import Task
 
 
 def _check(task: Task) -> int:
@@ -89,6 +92,8 @@ def do(store: Store, settings: Settings, number: int) -> None:
     if job is None or file is None:
         return
     signal.alarm(0 if job["kind"] in RUNS else _CHECK_S_MAX)
+    from batchpay.web.task import Task
+
     code = KINDS[job["kind"]](Task(store, settings, job, file))
     signal.alarm(0)
     with store.write() as db:

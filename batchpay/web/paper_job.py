@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Collection
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
@@ -88,73 +88,21 @@ def _reconcile(settings: Settings, into: Any, against: BinaryIO, batch: str, nam
     reconcile(batch, ReconcileRequest(Stream(export, against), output=Stream(name, into)), settings, _LOOKER)
 
 
-def _compare(settings: Settings, into: Any, against: BinaryIO, batch: str, export: str) -> None:
-    """Write a match's result, as the command line's JSON, and the rows in doubt that the export has."""
-    with Path(os.devnull).open("w+b") as nowhere:
-        request = ReconcileRequest(Stream(export, against), output=Stream("none.csv", nowhere))
-        done = reconcile(batch, request, settings, _LOOKER)
-        looked = _Viewer()
-        if done.summary.by_state:
-            against.seek(0)
-            with suppress(_ViewOnly):
-                reconcile(batch, request, settings, _LOOKER, looked)
-    found = {
-        **done.summary.as_json(),
-        "reconciliation": {
-            "against": done.export.name,
-            "columns": done.export.columns,
-            "skipped_lines": done.export.skipped,
-            "caution": done.caution,
-            **done.result.as_json(),
-        },
-        "found_doubts": [_found_json(one) for one in looked.found],
-        "exit_code": done.result.exit_code,
-    }
-    into.write(json.dumps(found).encode())
-
-
-def _settle(
-    settings: Settings,
-    into: Any,
-    against: BinaryIO,
-    batch: str,
-    export: str,
-    name: str,
-    reason: str,
-    by: str,
-    shown: str,
+def _compare(
+    settings: Settings, into: Any, against: BinaryIO, batch: str, export: str, signed: dict[str, Any] | None = None
 ) -> None:
-    """Settle what an export proves, signed by the person who saw it on the page as `shown`."""
-    signature, actor = _Signed(Signature(name, reason), json.loads(shown)), Actor(**json.loads(by))
+    """Write what `batchpay reconcile --json` says; `signed`, a person on the page, settles what it proves."""
     with Path(os.devnull).open("w+b") as nowhere:
         request = ReconcileRequest(Stream(export, against), output=Stream("none.csv", nowhere))
-        done = reconcile(batch, request, settings, actor, signature)
-    into.write(json.dumps({"settled": [_found_json(one) for one in done.settled]}).encode())
+        if signed is None:
+            done = reconcile(batch, request, settings, _LOOKER)
+        else:
+            decider = _SignedOnPage(Signature(signed["name"], signed["reason"]), signed["shown"])
+            done = reconcile(batch, request, settings, Actor(**signed["by"]), decider)
+    into.write(json.dumps(done.as_json()).encode())
 
 
-class _ViewOnly(Exception):
-    """Nothing is to be settled: the page only shows what would be."""
-
-
-class _Viewer:
-    """See workflows.resolve.Decider: remembers what is shown, and signs nothing."""
-
-    def __init__(self) -> None:
-        self.found: list[FoundDoubt] = []
-
-    def show(self, found: FoundDoubt) -> None:
-        """Remember a row in doubt with its line."""
-        self.found.append(found)
-
-    def sign(self) -> Signature:
-        """Leave everything as it is."""
-        raise _ViewOnly
-
-    def confirm(self, sent_again: int) -> None:
-        """Never called."""
-
-
-class _Signed:
+class _SignedOnPage:
     """See workflows.resolve.Decider: the person has seen what the page showed, and signed that."""
 
     def __init__(self, signature: Signature, shown: Collection[dict[str, Any]]) -> None:
@@ -163,7 +111,7 @@ class _Signed:
 
     def show(self, found: FoundDoubt) -> None:
         """They saw exactly this on the page; raises WrongUse if it was another row, attempt or line."""
-        if _found_json(found) not in self._shown:
+        if found.as_json() not in self._shown:
             raise WrongUse(f"{found.place} is not as the page showed it; compare the export again")
 
     def sign(self) -> Signature:
@@ -172,25 +120,6 @@ class _Signed:
 
     def confirm(self, sent_again: int) -> None:
         """They pressed the button."""
-
-
-def _found_json(found: FoundDoubt) -> dict[str, Any]:
-    row, line = found.row, found.line
-    return {
-        "row": row.row,
-        "attempts": row.attempts,
-        "place": found.place,
-        "amount_cents": row.amount_cents,
-        "direction": row.direction,
-        "name": row.details.get("name"),
-        "account": f"****{row.last_four}",
-        "line": line.line,
-        "found_by": line.found_by,
-        "reference": line.reference,
-        "date": line.date_text,
-        "becomes": str(found.decision.state) if found.decision else None,
-        "why": found.why,
-    }
 
 
 def _find(settings: Settings, into: Any, payment_id: str) -> None:
@@ -229,7 +158,6 @@ KINDS: dict[str, Callable[..., None]] = {
     "decisions": _decisions,
     "reconcile": _reconcile,
     "compare": _compare,
-    "settle": _settle,
     "find": _find,
     "check": _check_ledger,
     "template": _template,

@@ -31,7 +31,7 @@ _TYPES = {
 }
 
 
-def make(here: Site, kind: str, *arguments: str, given: bytes | None = None) -> int:
+def make(here: Site, kind: str, *arguments: Any, given: bytes | None = None) -> int:
     """Have a file created; return the descriptor of a file in memory, which the caller closes.
 
     `given` is what the child reads, an uploaded export. Raises NotUsable with the child's sentence if it fails.
@@ -69,7 +69,7 @@ def make(here: Site, kind: str, *arguments: str, given: bytes | None = None) -> 
     return into
 
 
-def read_json(here: Site, kind: str, *arguments: str, given: bytes | None = None) -> Any:
+def read_json(here: Site, kind: str, *arguments: Any, given: bytes | None = None) -> Any:
     """Have a child do something, and return its JSON answer."""
     descriptor = make(here, kind, *arguments, given=given)
     try:

@@ -47,7 +47,8 @@ def _page(found: BatchSummary, wrong: Refused | None = None) -> ResponseReturnVa
     kept = _kept(here, found.batch, "compared")
     result: dict[str, Any] | None = json.loads(kept) if kept else None
     doubts = _in_doubt(here, found.batch)
-    there = [one for one in result["found_doubts"] if (one["row"], one["attempts"]) in doubts] if result else []
+    listed = result["reconciliation"]["found_doubts"] if result else []
+    there = [one for one in listed if (one["row"], one["attempts"]) in doubts]
     answer = render_template(
         "reconcile.html",
         batch=found,
@@ -56,6 +57,7 @@ def _page(found: BatchSummary, wrong: Refused | None = None) -> ResponseReturnVa
         doubts=there,
         not_there=len(doubts) - len(there),
         proven=[one for one in there if one["becomes"]],
+        settled=[one for one in listed if one["row"] in result["reconciliation"]["settled"]] if result else [],
         mark=_mark(kept, doubts),
         reason=request.form.get("reason", "in the bank's export"),
         wrong=wrong,
@@ -80,7 +82,7 @@ def take(batch: str) -> ResponseReturnValue:
     if not data or not name.lower().endswith(ENDINGS):
         return _page(found, Refused("Choose the bank's export, a CSV file or a workbook.", 400))
     try:
-        compared = _made(here, "compare", data, found.batch, name)
+        compared = papers.read_json(here, "compare", found.batch, name, given=data)
     except NotUsable as error:
         return _page(found, Refused(f"This export can't be used: {error}", 400))
     place = spool.export_place(found.batch)
@@ -119,16 +121,18 @@ def settle(batch: str) -> ResponseReturnValue:
         return _page(found, Refused("Say how you know. Nothing was done.", 400))
     if (wrong := prove_again()) is not None:
         return _page(found, Refused(wrong, 401))
-    shown = json.dumps(json.loads(seen)["found_doubts"])
-    actor = json.dumps(dataclasses.asdict(person.actor()))
+    shown = json.loads(seen)["reconciliation"]["found_doubts"]
+    by = dataclasses.asdict(person.actor())
+    signed = {"name": person.shown, "reason": reason, "by": by, "shown": shown}
     try:
-        settled = _made(here, "settle", data, found.batch, name, person.shown, reason, actor, shown)["settled"]
+        compared = papers.read_json(here, "compare", found.batch, name, signed, given=data)
     except NotUsable as error:
         return _page(found, Refused(f"Nothing was settled: {error}", NOT_NOW))
-    said = ", ".join(f"{one['place']} {one['becomes']}" for one in settled) or "nothing, which was no longer in doubt,"
+    result = compared["reconciliation"]
+    settled = [f"{one['place']} {one['becomes']}" for one in result["found_doubts"] if one["row"] in result["settled"]]
+    said = ", ".join(settled) or "nothing, which was no longer in doubt,"
     here.note(person, file_of(here, found.batch), f"settled {said} by what {name} proves: {reason}")
-    compared = _made(here, "compare", data, found.batch, name)
-    dated = json.dumps(compared | _signed(here, person, data) | {"settled": settled}).encode()
+    dated = json.dumps(compared | _signed(here, person, data) | {"was_settled": True}).encode()
     spool.keep(here.ledger(), here.home, spool.export_place(found.batch), "compared", [dated])
     _note_if_reconciled(here, found.batch, compared)
     return redirect(url_for("reconcile.page", batch=found.batch), 303)
@@ -147,12 +151,6 @@ def _note_if_reconciled(here: Site, batch: str, compared: dict[str, Any]) -> Non
     if compared["exit_code"] == 0 and not compared["reconciliation"]["caution"]:
         with here.store.write() as db:
             here.store.note(db, "batchpay", file_of(here, batch), RECONCILED)
-
-
-def _made(here: Site, kind: str, data: bytes, *arguments: str) -> dict[str, Any]:
-    """Have a child read the export, and return its answer."""
-    found: dict[str, Any] = papers.read_json(here, kind, *arguments, given=data)
-    return found
 
 
 def _mark(compared: bytes | None, doubts: Sequence[tuple[int, int]]) -> str:

@@ -22,8 +22,8 @@ from batchpay.payment import State, Totals
 from batchpay.settings import Settings
 from batchpay.summary import Summary
 from batchpay.web.acts import makers, page_settings
-from batchpay.web.reading import request_of
-from batchpay.web.task import ProgressWriter, Task, unknown_batch
+from batchpay.web.task import ProgressWriter, Task, request_of
+from batchpay.web.words import unknown_batch
 from batchpay.workflows.requests import SendOptions, run_request
 from batchpay.workflows.resume import resume as workflow_resume
 from batchpay.workflows.run import on_one_core

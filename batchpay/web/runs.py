@@ -22,7 +22,7 @@ from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, prove_again
 from batchpay.web.site import Fragment, Site, site
 from batchpay.web.store import Row
-from batchpay.web.task import read_progress, unknown_batch
+from batchpay.web.words import unknown_batch
 
 blueprint = Blueprint("runs", __name__)
 
@@ -116,7 +116,7 @@ class RunStatus:
 def run_status(here: Site, file: Row) -> RunStatus:
     """Read how far a file's run is."""
     _, is_alive = here.jobs.latest(file["id"])
-    said = read_progress(spool.place(here.home, file["id"]))
+    said = spool.read_progress(spool.place(here.home, file["id"]))
     summary = None
     if file["batch"]:
         try:

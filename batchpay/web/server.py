@@ -25,9 +25,8 @@ from batchpay.settings import Settings
 from batchpay.web.app import FORM_BYTES_MAX, create_app
 from batchpay.web.jobs import Supervisor
 from batchpay.web.site import Access, Reader, Site
-from batchpay.web.spool import PIECE_BYTES
+from batchpay.web.spool import PIECE_BYTES, Sweeper
 from batchpay.web.store import Store
-from batchpay.web.sweep import Sweeper
 from batchpay.writing.process_memory import limit_freed_memory
 
 DEFAULT_LISTEN = "127.0.0.1:8790"

@@ -1,22 +1,26 @@
-"""Uploaded files at rest: pieces of 4 MiB, each sealed with the ledger's key as it arrives.
+"""Uploaded files at rest: pieces, each sealed with the ledger's key as it arrives; what is made of them; the sweep.
 
 They are unencrypted only in a child's memory. A piece is bound to its file and its position: swapped, it can't be read.
+What is no longer kept is removed every hour: unfinished uploads, files long done, exports of the bank, old sessions.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import re
 import shutil
+import sqlite3
+import threading
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from batchpay.errors import NotUsable
 from batchpay.ledger.contract import Ledger
+from batchpay.web.store import Store
 
 PIECE_BYTES = 4 << 20
 FILE_BYTES_MAX = 512 << 20
@@ -27,6 +31,11 @@ FREE_BYTES_MIN = 1 << 30
 _EXPORT = "batch-"
 UNFINISHED_S, KEPT_S = 24 * 3600, 30 * 24 * 3600
 """How long an upload that was never finished is kept, and one whose file was checked."""
+_SWEEP_EVERY_S = 3600.0
+SETTLED = ("checked", "refused", "replaced", "failed", "done", "stopped")
+"""States in which nothing is under way: what is kept for such a file is removed in time."""
+MARKED = "marked"
+"""The rows to correct are kept under this name."""
 
 
 def place(home: Path, file_id: str) -> Path:
@@ -133,6 +142,65 @@ def _write(path: Path, sealed: bytes) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise NotUsable(f"the upload can't be kept: {error.strerror}") from None
+
+
+def read_progress(folder: Path) -> dict[str, Any]:
+    """Read a job's latest progress; empty if there is none."""
+    try:
+        found = json.loads((folder / "progress.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def sweep(store: Store) -> int:
+    """Remove what is due; return how many folders were removed. What is left of files in web.db stays."""
+    now, emptied = store.clock(), 0
+    with store.write() as db:
+        unfinished = db.execute(
+            "DELETE FROM file WHERE state = 'receiving' AND uploaded_at < ? RETURNING id", (now - UNFINISHED_S,)
+        ).fetchall()
+        db.execute("DELETE FROM session WHERE made_at < ?", (now - 24 * 3600,))
+    marks = ", ".join("?" * len(SETTLED))
+    old = store.all(
+        f"SELECT id FROM file WHERE state IN ({marks}) AND uploaded_at < ?",  # noqa: S608 - question marks
+        *SETTLED,
+        now - KEPT_S,
+    )
+    names = [found["id"] for found in (*unfinished, *old)]
+    names += [path.name for path in exports(store.home) if path.stat().st_mtime < now - KEPT_S]
+    for name in names:
+        if place(store.home, name).exists():
+            remove(store.home, name)
+            emptied += 1
+    return emptied
+
+
+class Sweeper:
+    """Sweeps now and every hour."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="sweep", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            with suppress(sqlite3.Error, OSError):
+                sweep(self._store)
+            if self._stopping.wait(_SWEEP_EVERY_S):
+                break
+        self._store.close()

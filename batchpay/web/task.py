@@ -1,4 +1,7 @@
-"""What a child's job works with: the row of its file, the upload in memory, and a place to report its progress."""
+"""What a child's job works with: its file's row and how that file is read, the upload in memory, files that it writes.
+
+A file is read as its person chose on the page, the same for its check and for its run.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,21 @@ from pathlib import Path
 from typing import Any
 
 from batchpay.errors import FileRefused
+from batchpay.intake.maps.map_file import mapping_of
+from batchpay.intake.maps.mapping import Mapping
+from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor
 from batchpay.settings import Settings
 from batchpay.web import spool
+from batchpay.web.spool import MARKED
 from batchpay.web.store import Row, Store
+from batchpay.workflows.file_request import FileRequest
+from batchpay.workflows.requests import CheckOptions, file_request
+from batchpay.writing.atomic import PendingFile
 
+MAP_NAME = "the map made on the page"
+ERRORS_LISTED = 200
 _WRITE_EVERY_S = 0.25
 
 
@@ -91,15 +103,61 @@ class ProgressWriter:
             temporary.replace(self._path)
 
 
-def unknown_batch(batch: str) -> str:
-    """Report that a file was sent as a batch that the ledger does not know: what of it was paid can't be known here."""
-    return f"The ledger does not know batch {batch}, which this file was sent as: it was restored, or is another one"
+class SealedFile(PendingFile):
+    """A file being written that is never on disk unencrypted."""
+
+    def __init__(self, task: Task, ledger: Ledger, target: Path) -> None:
+        self.target = target
+        self._task, self._ledger = task, ledger
+        self.file = os.fdopen(os.memfd_create("rows to correct", os.MFD_CLOEXEC), "w+b")
+
+    def commit(self) -> None:
+        """Seal the content."""
+        self.file.flush()
+        self.file.seek(0)
+        spool.keep(self._ledger, self._task.store.home, self._task.file["id"], MARKED, self._blocks())
+        self.file.close()
+
+    def commit_new(self) -> bool:
+        """Seal the content: nobody else writes in this folder."""
+        self.commit()
+        return True
+
+    def abandon(self) -> None:
+        """Discard what was written."""
+        self.file.close()
+
+    def _blocks(self) -> Iterator[bytes]:
+        while block := self.file.read(spool.PIECE_BYTES):
+            yield block
 
 
-def read_progress(folder: Path) -> dict[str, Any]:
-    """Read a job's latest progress; empty if there is none."""
-    try:
-        found = json.loads((folder / "progress.json").read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+def request_of(file: Row, path: str, settings: Settings) -> FileRequest:
+    """Describe how an uploaded file, unencrypted at `path`, is read and what it is compared with."""
+    request = file_request(path, None, check_options(options_of(file)), settings)
+    return replace(request, name=file["name"], mapping=mapping_for(file))
+
+
+def options_of(file: Row) -> dict[str, Any]:
+    """Return what the person chose for a file."""
+    found: dict[str, Any] = json.loads(file["options"])
+    return found
+
+
+def mapping_for(file: Row) -> Mapping | None:
+    """Return the map that a file is read through; None if its columns are ours."""
+    return mapping_of(json.loads(file["map"])["tables"], MAP_NAME) if file["map"] else None
+
+
+def check_options(chosen: dict[str, Any]) -> CheckOptions:
+    """Read from its person's choices how a file is checked."""
+    return CheckOptions(
+        normalize=bool(chosen.get("normalize")),
+        accept_suggestions=",".join(chosen["accept"]) if chosen.get("accept") else None,
+        encoding=chosen.get("encoding"),
+        sheet=chosen.get("sheet"),
+        include_hidden=bool(chosen.get("include_hidden")),
+        expect_rows=chosen.get("expect_rows"),
+        expect_cents=chosen.get("expect_cents"),
+        max_errors=ERRORS_LISTED,
+    )

@@ -9,6 +9,7 @@ from typing import Any
 from batchpay import text
 
 _OPTION = re.compile(r",? or (?:use|submit it with) --[a-z-]+(?: --reason TEXT)?| \(batchpay [a-z ]+\)")
+_KINDS = {"xlsx": "xlsx", "xlsm": "xlsx", "parquet": "parquet", "pq": "parquet"}
 
 STATES = {
     "receiving": "uploading",
@@ -91,6 +92,21 @@ def bytes_shown(number: int) -> str:
     return f"{number / 1e6:,.1f} MB" if number >= 100_000 else f"{max(1, round(number / 1e3)):,} KB"
 
 
+def stem(name: str) -> str:
+    """Return a file's name without its extension."""
+    return name.rpartition(".")[0] or name
+
+
+def rejects_name(name: str) -> str:
+    """Return the name of the file of the rows to correct: in the person's own format."""
+    return f"{stem(name)}.to-correct.{_KINDS.get(name.rpartition('.')[2].lower(), 'csv')}"
+
+
+def unknown_batch(batch: str) -> str:
+    """Report that a file was sent as a batch that the ledger does not know: what of it was paid can't be known here."""
+    return f"The ledger does not know batch {batch}, which this file was sent as: it was restored, or is another one"
+
+
 FILTERS: dict[str, Any] = {
     "money": text.money,
     "amount": text.amount,
@@ -106,4 +122,5 @@ FILTERS: dict[str, Any] = {
     "without_options": without_options,
     "bytes_shown": bytes_shown,
     "printable": text.printable,
+    "unknown_batch": unknown_batch,
 }

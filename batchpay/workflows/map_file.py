@@ -84,6 +84,37 @@ class Proposed:
         """Return the command to run with the map."""
         return f"batchpay validate {shlex.quote(self.file)} --map {shlex.quote(str(self.written or 'FILE'))}"
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the map with what is open and its first rows, as CONTRACT.md says."""
+        return {
+            "file": self.file,
+            "sheet": self.sheet,
+            "rows": self.rows,
+            "whole_file": self.is_whole,
+            "columns": [
+                {"column": one.name, "targets": list(one.targets), "why": one.why or None} for one in self.columns
+            ],
+            "map": self.draft.tables,
+            "entries": [
+                {"table": one.table, "entry": one.line, "why": one.why or None}
+                for one in self.draft.entries
+                if one.table not in ("columns", "split")
+            ],
+            "questions": [
+                {
+                    "about": one.about,
+                    "question": one.text,
+                    "choices": [choice.text for choice in one.choices],
+                    "typed": one.typed is not None,
+                    "needed": one.is_needed,
+                }
+                for one in self.draft.questions
+            ],
+            "first_rows": list(self.preview),
+            "written": str(self.written) if self.written else None,
+            "exit_code": self.exit_code,
+        }
+
 
 def propose_map(file: FileToMap, asker: Asker | None, write: Path | None) -> Proposed:
     """Propose a map, ask what is open if there is somebody to ask, and write it unless a file is there already.

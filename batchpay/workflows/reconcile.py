@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
@@ -46,10 +47,26 @@ class Reconciled:
     summary: Summary
     export: Export
     result: Reconciliation
+    found: Sequence[FoundDoubt]
+    """Rows that were in doubt and that the export has."""
     settled: Sequence[FoundDoubt]
     path: Path
     caution: str | None
     """Why the export may be a file of one's own; it is also said of every row in doubt that it has."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the batch's summary and what the comparison found, as CONTRACT.md says."""
+        found = {
+            "against": self.export.name,
+            "columns": self.export.columns,
+            "skipped_lines": self.export.skipped,
+            "caution": self.caution,
+            **self.result.as_json(),
+            "found_doubts": [doubt.as_json() for doubt in self.found],
+            "settled": [doubt.row.row for doubt in self.settled],
+            "written": str(self.path),
+        }
+        return {**self.summary.as_json(), "exit_code": self.result.exit_code, "reconciliation": found}
 
 
 def reconcile(
@@ -68,15 +85,16 @@ def reconcile(
         caution = caution_about(export, found)
         output = request.output(found) if callable(request.output) else request.output
         table_format(output)
-        settled: list[FoundDoubt] = []
         if decider is not None:
             with ledger.lock(found.digest):
-                settled, matching = _settle(ledger, found, export, request.days, settings, actor, decider, caution)
+                doubts, matching = _settle(ledger, found, export, request.days, settings, actor, decider, caution)
         else:
             matching = match(ledger, found, export.lines, request.days)
+            doubts = list(found_doubts(ledger, found, matching, caution))
+        settled = [doubt for doubt in doubts if decider is not None and doubt.decision is not None]
         found = ledger.find(found.batch)
         result = write_reconciliation(ledger, found, export, matching, output)
-    return Reconciled(summary_of_batch(found), export, result, settled, Path(str(output)), caution)
+    return Reconciled(summary_of_batch(found), export, result, doubts, settled, Path(str(output)), caution)
 
 
 def _settle(
@@ -89,7 +107,7 @@ def _settle(
     decider: Decider[FoundDoubt],
     caution: str | None,
 ) -> tuple[list[FoundDoubt], Matching]:
-    """Show every row in doubt that the export has, ask, and settle those whose line shows their outcome."""
+    """Show every row in doubt that the export has, ask, and settle those whose outcome it shows; return all of them."""
     take_over(ledger, batch.batch, str(actor))
     batch = ledger.find(batch.batch)  # until it was held, a run may have left rows in doubt
     matching = match(ledger, batch, export.lines, days)
@@ -103,4 +121,4 @@ def _settle(
         decider.confirm(0)
         decisions = [doubt.decision for doubt in settled if doubt.decision is not None]
         ledger.resolve(batch.batch, decisions, who, f"{signature.reason}; found in {Path(export.name).name}")
-    return settled, matching
+    return found, matching

@@ -19,7 +19,7 @@ from batchpay.gateway.preflight import Preflight
 from batchpay.text import printable
 from batchpay.web import spool
 from batchpay.web.grid import BLOCK, Grid, grid_path
-from batchpay.web.names import rejects_name
+from batchpay.web.words import rejects_name
 from tests.support.in_process import Caller
 from tests.web.house import ROWS, WRONG, House, csv_of, words_of
 from tests.workflows.desk import COLUMNS, PLAIN
@@ -369,7 +369,10 @@ def test_columns_of_somebody_else_are_asked_about_once(house: House) -> None:
         needed = [one for one in proposal["questions"] if one["needed"]]
         if not needed:
             break
-        answers: Any = {f"answer.{one['key']}": one["choices"][0] if one["choices"] else "1001" for one in needed}
+        answers: Any = {
+            f"answer.{one['about']}: {one['question']}": one["choices"][0] if one["choices"] else "1001"
+            for one in needed
+        }
         all_answers |= answers
         house.post("maria", f"/files/{file_id}/map", **answers)
         house.work()

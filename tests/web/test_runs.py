@@ -21,8 +21,7 @@ import pytest
 from batchpay.outcome import Outcome
 from batchpay.text import money
 from batchpay.web import paper_job, spool
-from batchpay.web.spool import KEPT_S, place
-from batchpay.web.sweep import sweep
+from batchpay.web.spool import KEPT_S, place, sweep
 from batchpay.workflows.resolve import RowDecision, settle
 from batchpay.workflows.status import batch_status
 from tests.support.in_process import Caller

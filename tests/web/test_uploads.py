@@ -12,7 +12,7 @@ import pytest
 from flask import request
 
 from batchpay.errors import LedgerDamaged, NotUsable
-from batchpay.web import files, spool, sweep
+from batchpay.web import files, spool
 from tests.web.house import ROWS, SAME_ORIGIN, House, csv_of, words_of
 
 CONTENT = csv_of(*ROWS)
@@ -167,10 +167,10 @@ def test_what_is_due_is_swept_away(house: House) -> None:
     unfinished, checked, asked = begin(house).json["id"], house.upload(), house.ask(ROWS[0])
     put(house, unfinished, 0)
     house.now[0] += spool.UNFINISHED_S + 1
-    assert sweep.sweep(house.store) == 1
+    assert spool.sweep(house.store) == 1
     assert house.store.file(unfinished) is None
     house.now[0] += spool.KEPT_S
-    assert sweep.sweep(house.store) == 1
+    assert spool.sweep(house.store) == 1
     assert [spool.place(house.site.home, one).exists() for one in (checked, asked)] == [False, True]
     page = words_of(house.get("lee", f"/files/{checked}/check"))
     assert "60.75" in page, "what the check found is still there"
