@@ -66,13 +66,9 @@ A mark is the code, followed by `: ` and a message where it has its own.
 TEXT_FORMULA = '^="([^"]*)"$'
 """A cell as programs write it so that a spreadsheet keeps its text, such as `="00123"`."""
 CELL_MARKS = (FAULT, SUGGEST, WARN)
-PLAIN_ROW = "_plain"
-"""How a file reader flags a row whose cells all have the form PLAIN (batchpay.schemas.forms), if it knows."""
 BARE_ROW = "_bare"
 """How a file reader flags a row in which no cell has a quotation mark, a backslash or a control character, if it
-knows: such cells need no escaping in JSON."""
-READ_FLAGS = (PLAIN_ROW, BARE_ROW)
-"""Flags that describe the cells as read: code that changes a cell drops them."""
+knows: such cells need no escaping in JSON. Code that changes a cell drops the flag."""
 CORRECTED = "_corrected"
 """What `--accept-suggestions` changed in a row: `column: old -> new; column: old -> new`."""
 MAP_FAULT = "map"

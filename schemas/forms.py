@@ -46,12 +46,6 @@ IDENTIFIER = Form(r"[!-~](?:[ -~]*[!-~])?", TEXT_BYTES_MAX)
 _UNCOPIED = rf"{FORBIDDEN}{NO_BREAK_SPACES}{ZERO_WIDTH}ÂÃÄÅ€"
 """Excludes all that copying leaves, and the letters of which every text decoded twice has one."""
 NAME = Form(rf"[^\s{_UNCOPIED}](?:[^{_UNCOPIED}]*[^\s{_UNCOPIED}])?", TEXT_BYTES_MAX)
-_PLAIN = r"!-~ÀÁÆ-ſ\x{1E80}-\x{1EFF}\x{2010}\x{2012}-\x{2027}"
-PLAIN = Form(rf"[{_PLAIN}](?:[ {_PLAIN}]*[{_PLAIN}])?", TEXT_BYTES_MAX)
-"""Letters of Latin scripts, typographic marks and visible ASCII, except ÂÃÄÅ: recognized from the bytes of a row, for
-all its cells at the same time."""
-PLAIN_KEEPS = (TEXT, IDENTIFIER, NAME)
-"""Forms that cover rules which a plain cell keeps as well."""
 MONEY = Form(r"[0-9]{1,8}\.[0-9]{2}")
 AMOUNT = Form(r"[1-9][0-9]{0,7}\.[0-9]{2}|0\.(?:[1-9][0-9]|0[1-9])")
 """More than 0.00, and no more than an ACH entry can carry."""

@@ -24,7 +24,6 @@ from batchpay.schemas.columns import (
     FAULT,
     MAP_FAULT,
     PAYMENT_ID,
-    READ_FLAGS,
     TEXT_FORMULA,
 )
 from batchpay.schemas.forms import ACCOUNT, AMOUNT, IDENTIFIER
@@ -242,7 +241,7 @@ def prepared(chunk: pl.DataFrame, options: RuleOptions) -> Prepared:
     as_read = frame = _with_all_columns(chunk)
     repairs, accepted = dict[str, int](), dict[str, int]()
     if options.normalize or options.accept_suggestions:
-        frame = frame.drop(READ_FLAGS, strict=False)  # they describe the cells as read
+        frame = frame.drop(BARE_ROW, strict=False)  # it describes the cells as read
     if options.normalize:
         frame, repairs = normalize(frame)
     if options.accept_suggestions:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from batchpay.schemas.columns import CELL_MARKS, CORRECTED, READ_FLAGS, ROW_MARKS
+from batchpay.schemas.columns import BARE_ROW, CELL_MARKS, CORRECTED, ROW_MARKS
 from batchpay.validation.compiled_rules import Findings, Violation, messages, reasons
 from batchpay.validation.suggestions import suggestions
 
@@ -81,5 +81,5 @@ def _with_accepted(findings: Findings) -> pl.Series:
 
 def without_marks(frame: pl.DataFrame, *, keep: str = "") -> pl.DataFrame:
     """Drop the marks of a file reader, except the flag to `keep`."""
-    marks = {*ROW_MARKS, *READ_FLAGS} - {keep}
+    marks = {*ROW_MARKS, BARE_ROW} - {keep}
     return frame.drop(name for name in frame.columns if name in marks or name.startswith(CELL_MARKS))

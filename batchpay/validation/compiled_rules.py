@@ -25,7 +25,6 @@ from batchpay.schemas.columns import (
     COLUMNS,
     FAULT,
     NO_PAYMENT,
-    PLAIN_ROW,
     QUOTATION,
     RAGGED,
     ROW_MARKS,
@@ -33,7 +32,7 @@ from batchpay.schemas.columns import (
     SUGGEST,
     WARN,
 )  # fmt: skip
-from batchpay.schemas.forms import PLAIN_KEEPS, Form
+from batchpay.schemas.forms import Form
 from batchpay.schemas.options import RuleOptions
 from batchpay.schemas.rule import Rule, form_of, rules_of
 
@@ -142,19 +141,14 @@ class RuleBook:
         self._predicates: list[pl.Expr] = []
         """Named by column: whether a cell does not match its form; by index of a rule that no form covers: whether it
         fails."""
-        self._text_predicates: list[pl.Expr] = []
-        """The same for columns whose rules a plain cell keeps."""
-        self._needed: list[str] = []
-        """Those of these columns that are required."""
         self._conditional: list[tuple[pl.Expr, list[pl.Expr]]] = []
         """Rules that apply to some rows only: to which rows, and whether they fail."""
         self._kept: dict[str, list[int]] = {}
         """By column: indexes of the rules that its form covers."""
         for column, form in self.forms.items():
             kept = [rule for rule in self._rules_of(column) if rule.is_kept_by(form)]
-            is_text, predicate = form in PLAIN_KEEPS, _has_not_form(pl.col(column), form, kept).alias(column)
-            (self._text_predicates if is_text else self._predicates).extend([predicate] if kept else [])
-            self._needed += [column] if is_text and _is_required(kept) else []
+            if kept:
+                self._predicates.append(_has_not_form(pl.col(column), form, kept).alias(column))
             self._kept[column] = [self._index[id(rule)] for rule in kept]
         for index, rule in enumerate(self.rules):
             if not rule.is_kept_by(self.forms[rule.column]):
@@ -180,8 +174,7 @@ class RuleBook:
 
     def prove(self, frame: pl.DataFrame) -> Proof:
         """Sort the rows of a chunk, which has all known columns, into proven to break no error rule, or not."""
-        marks = [frame[name].is_null() for name in self._needed if frame[name].null_count()]
-        marks += [frame[name].is_not_null() for name in marks_of(frame)]
+        marks = [frame[name].is_not_null() for name in marks_of(frame)]
         formless, broken = _split(self._true_flags(frame))
         warnings = {index: flag for index, flag in broken.items() if not self.rules[index].is_error}
         errors = [flag for index, flag in broken.items() if index not in warnings]
@@ -197,14 +190,13 @@ class RuleBook:
     def _true_flags(self, frame: pl.DataFrame) -> list[pl.Series]:
         """Return the predicates that are true for some row, over all rows; each is evaluated for as few as possible."""
         wheres = [where.alias(f"where {at}") for at, (where, _) in enumerate(self._conditional)]
-        plain = frame[PLAIN_ROW].fill_null(value=False) if PLAIN_ROW in frame.columns else None
-        flags = _evaluated(frame, [*self._predicates, *wheres, *(self._text_predicates if plain is None else ())])
+        flags = _evaluated(frame, [*self._predicates, *wheres])
         violation = [
             flag for flag in flags.drop(where.meta.output_name() for where in wheres).iter_columns() if flag.any()
         ]
         for where, (_, predicates) in zip(wheres, self._conditional, strict=True):
             violation += _evaluated_of(frame, flags[where.meta.output_name()], predicates)
-        return violation if plain is None else violation + _evaluated_of(frame, ~plain, self._text_predicates)
+        return violation
 
     def judge(self, rows: pl.DataFrame) -> Findings:
         """Find every rule that these rows break; they have all known columns."""
@@ -237,7 +229,7 @@ class RuleBook:
         Most rules of any row are kept: those that a form covers are evaluated only for cells that do not match it.
         """
         conditional = [predicate for _, predicates in self._conditional for predicate in predicates]
-        flags = _evaluated(rows, [*self._predicates, *self._text_predicates, *conditional])
+        flags = _evaluated(rows, [*self._predicates, *conditional])
         formless, broken = _split(flag for flag in flags.iter_columns() if flag.any())
         for column, selected in formless.items():
             predicates = [self._fails(index) for index in self._kept[column]]

@@ -23,7 +23,7 @@ from batchpay.intake.kinds import Kind
 from batchpay.intake.maps.map_file import load_mapping
 from batchpay.intake.source import open_source
 from batchpay.payment import Totals
-from batchpay.schemas.columns import BARE_ROW, COLUMNS, PLAIN_ROW, REQUIRED
+from batchpay.schemas.columns import BARE_ROW, COLUMNS, REQUIRED
 from tests.support.payment_files import HEADER, VALID, cells, csv_text, line, read, write
 
 ODD_CELLS = (
@@ -208,9 +208,7 @@ def test_read_again(tmp_path: Path) -> None:
         first = list(source.chunks())
         Path(path).rename(tmp_path / "moved.csv")
         write(tmp_path, csv_text(9))
-        assert pl.concat(source.chunks()).equals(
-            pl.concat(first).drop(PLAIN_ROW).with_columns(pl.lit(value=True).alias(BARE_ROW))
-        )
+        assert pl.concat(source.chunks()).equals(pl.concat(first).with_columns(pl.lit(value=True).alias(BARE_ROW)))
         assert source.kind is Kind.CSV
 
 

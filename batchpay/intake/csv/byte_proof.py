@@ -51,11 +51,6 @@ class Octets:
         return int((self.all == RETURN).sum()) if self.control_count != self.break_count else 0
 
     @cached_property
-    def line_ends(self) -> pl.Series:
-        """Flags of the line breaks and carriage returns."""
-        return self.breaks | (self.all == RETURN) if self.return_count else self.breaks
-
-    @cached_property
     def borders(self) -> pl.Series:
         """Flags of the separators and line breaks: outside of quotation marks a cell begins after each."""
         return (self.all == self.separator) | self.breaks
@@ -104,12 +99,6 @@ class Octets:
         if not self.mark_count or (self.marks_at_borders() and not self.has_doubled_marks):
             return False
         return ((self.all == EQUALS).head(-1) & self.marks.slice(1)).any()
-
-    def are_all_quoted(self, cells: int) -> bool:
-        """Return whether each of this many cells is in quotation marks, all of which are known to be at borders."""
-        if self.mark_count < 2 * cells:
-            return False
-        return int((self.opened & ~_every_second(self.mark_count)).sum()) == cells
 
     def cells_are_bare(self) -> bool:
         """Return whether no cell has a mark, a backslash or a control character, in a block of one line per row."""

@@ -19,14 +19,13 @@ from batchpay.errors import FileRefused
 from batchpay.intake.csv.byte_proof import BLANK, Octets
 from batchpay.intake.csv.dialect import BYTE_ORDER_MARK, HEADER_BYTES_MAX, Dialect
 from batchpay.intake.csv.grammar import Lines, OpenQuote, Records
-from batchpay.intake.csv.plain_rows import plain_rows
 from batchpay.intake.header import Header
 from batchpay.intake.one_content import OneContent, Reading, changed_meanwhile
 from batchpay.intake.prefetch import ahead
 from batchpay.intake.streams import OpenFile, in_blocks, recoded, unpacked
 from batchpay.intake.table_end import FileEnd
 from batchpay.intake.table_rows import finish_chunk, with_text_formulas
-from batchpay.schemas.columns import BARE_ROW, PLAIN_ROW, QUOTATION, RAGGED
+from batchpay.schemas.columns import BARE_ROW, QUOTATION, RAGGED
 from batchpay.text import counted
 
 CHUNK_ROWS = 40_000
@@ -215,8 +214,7 @@ class CsvReader:
             )
         except pl.exceptions.PolarsError:
             return None
-        lengths = None if is_proven else frame.select(pl.all().str.len_bytes())
-        if lengths is not None and not self._is_faithful(octets, frame, lengths):
+        if not is_proven and not self._is_faithful(octets, frame):
             return None
         rows, breaks = frame.height, octets.break_count
         if breaks == rows:
@@ -231,21 +229,19 @@ class CsvReader:
             empty = [place for place, found in zip(self._places, with_empty, strict=True) if found]
             frame = frame.with_columns(pl.when(pl.col(place) != "").then(pl.col(place)) for place in empty)
         frame = frame.with_columns(lines.alias("_line"))
-        if breaks != rows or octets.separator < BLANK:  # a tab as the separator would count as a control character
-            return frame
-        if lengths is None:  # a later reading checks the rules of few rows, but builds the requests of all
-            flag = pl.repeat(True, pl.len()).alias(BARE_ROW)  # with a literal all columns would be copied
-            return frame.with_columns(flag) if octets.cells_are_bare() else frame
-        return frame.with_columns(plain_rows(octets, lengths).alias(PLAIN_ROW))
+        # A later reading builds the requests of all rows. A tab as the separator would count as a control character.
+        if is_proven and breaks == rows and octets.separator >= BLANK and octets.cells_are_bare():
+            frame = frame.with_columns(pl.repeat(True, pl.len()).alias(BARE_ROW))  # a literal would copy all columns
+        return frame
 
-    def _is_faithful(self, octets: Octets, frame: pl.DataFrame, lengths: pl.DataFrame) -> bool:
+    def _is_faithful(self, octets: Octets, frame: pl.DataFrame) -> bool:
         """Return whether it is proven that polars put every cell of a block where it should be."""
         rows = frame.height
         if octets.return_count and not (octets.return_count == rows and octets.returns_end_lines()):
             return False
         # Each cell is followed by a separator or a line end.
         beside = octets.mark_count + octets.return_count + len(self._places) * rows
-        missing = sum(lengths.sum().row(0)) + beside - len(octets.block)
+        missing = sum(frame.select(pl.all().str.len_bytes().sum()).row(0)) + beside - len(octets.block)
         if missing:
             may_be_doubled = octets.mark_count and octets.break_count == rows
             if not may_be_doubled or self._doubled_quotes(octets.block, frame) != missing:

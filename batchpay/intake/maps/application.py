@@ -12,12 +12,12 @@ from batchpay.intake.maps.mapping import Mapping as ColumnMap
 from batchpay.intake.maps.patterns import Pattern, first_that_fits
 from batchpay.schemas.columns import (
     ACCOUNT,
+    BARE_ROW,
     CELL_MARKS,
     DIRECTION,
     FAULT,
     MAP_FAULT,
     PAYMENT_ID,
-    READ_FLAGS,
     REQUIRED,
     SUGGEST,
 )
@@ -62,7 +62,7 @@ class Application:
                     made.texts[ours] = made.texts[ours].zip_with(~is_blank, made.texts[theirs])
         marks = {name: column for name, column in self._marks(made).items() if column.null_count() < chunk.height}
         # The reader's marks describe the cells as they are in the file.
-        given = [name for name in chunk.columns if name.startswith(CELL_MARKS) or name in READ_FLAGS]
+        given = [name for name in chunk.columns if name.startswith(CELL_MARKS) or name == BARE_ROW]
         found = {**made.texts, **marks}
         return chunk.drop(given).with_columns(column.alias(name) for name, column in found.items())
 
