@@ -19,7 +19,7 @@ from batchpay.cli import output
 from batchpay.cli.context import Command, Context, declared, option
 from batchpay.cli.paths import Outputs, outputs_of
 from batchpay.cli.process import STOPPED, STOPPED_AT_PROMPT
-from batchpay.errors import BatchHeld, BatchpayError, FileRefused, NotUsable, RunStopped, WrongUse
+from batchpay.errors import BatchHeld, BatchpayError, FileRefused, NotUsable, RunStopped, WrongUse, place_of
 from batchpay.payment import State, Totals
 from batchpay.text import counted, printable, row_count, totals_apart
 from batchpay.writing.marks import LOG, METRICS
@@ -102,7 +102,7 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
 
     account, codes = CallLog(datetime.now(UTC)), list[int]()
     ping = _ping(options["ping_url"])
-    metrics = handler = ended_by = None
+    metrics = handler = ended_by = reason = None
     try:
         if ping is not None and (problem := ping.start()):
             output.say(context, problem)
@@ -117,8 +117,9 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
     except BaseException as raised:
         error = _with_code(raised)
         codes.append(_exit_code_of(error))
+        reason = f"internal error: {place_of(error)}"
         if isinstance(error, (BatchpayError, click.ClickException)):
-            ended_by = error
+            ended_by, reason = error, str(error) if isinstance(error, BatchpayError) else error.format_message()
             if not options.get("dry_run"):
                 _look_for_doubts(context, codes)
         raise error from raised.__cause__
@@ -135,7 +136,7 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
             click.echo(f"batchpay: {printable(problem)}", err=True)
         is_expected = all(code in _EXPECTED for code in codes if code not in (0, 3))
         level = logging.INFO if exit_code in (0, 3) else logging.WARNING if is_expected else logging.ERROR
-        log("call ended", level=level, exit_code=exit_code)
+        log("call ended", level=level, reason=reason, exit_code=exit_code)
         if context.quiet:
             _say_why(account)
         if ping is not None and (problem := ping.finish(exit_code)):

@@ -11,11 +11,12 @@ import json
 import logging
 import os
 import re
+import secrets
 import stat
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from batchpay.errors import NotUsable
 from batchpay.text import printable
@@ -24,19 +25,36 @@ LOGGER = "batchpay"
 FIELDS = (
     "batch", "environment", "file", "row", "rows", "cents", "rejected", "state", "reason", "attempt", "http_status",
     "rate", "stopped", "exit_code", "path", "duration_s", "version",
+    "call", "pid", "host",
 )  # fmt: skip
 """Fields that an event may have, in the order in which they are written; any other is left out."""
-_NAMES = ("batch", "file", "path")
+_NAMES = ("call", "host", "batch", "file", "path")
 """Fields that name something in this program and may hold digits: a batch's name, a date in a file's name."""
-_DIGITS = re.compile(r"[0-9]{5,}", re.ASCII)
+_DIGITS = re.compile(
+    r"(?<=[\w\]]:)[0-9]{5}(?![\w.])"  # a port
+    r"|(?<![0-9.])[0-9]{1,10}\.[0-9]{2}(?![0-9])"  # an amount
+    r"|(?<![0-9.])[0-9]{5,7}(?= rows?\b)"
+    r"|(?P<masked>[0-9]{5,})",
+    re.ASCII,
+)
+"""Long runs of digits, and those among them that are no account: they are read from left to right."""
+_PRIORITIES = {logging.ERROR: 3, logging.WARNING: 4}
 _OURS = re.compile(rf"{LOGGER}(\.|$)")
 
 
 class MaskFilter(logging.Filter):
-    """Finalizes an event's text, masks runs of five or more digits in it, and withholds libraries' messages."""
+    """Finalizes an event's text, masks runs of five or more digits in it, and withholds libraries' messages.
+
+    It also adds to each line which call it is of, on which machine.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._origin = {"call": secrets.token_hex(4), "pid": os.getpid(), "host": os.uname().nodename}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Change the record so that no formatter can show anything it must not."""
+        record.__dict__.update(self._origin)
         if _OURS.match(record.name):
             record.msg = _masked(record.getMessage())
         else:
@@ -79,6 +97,7 @@ class LineHandler(logging.Handler):
         super().__init__()
         self._descriptor = descriptor
         self._path = path
+        self._priorities = descriptor is None and _is_journal(sys.stderr)
         self.lost = 0
         """Lines that could not be written."""
         self.problem: str | None = None
@@ -89,7 +108,7 @@ class LineHandler(logging.Handler):
         try:
             line = self.format(record) + "\n"
             if self._descriptor is None:
-                sys.stderr.write(line)
+                sys.stderr.write(f"<{_PRIORITIES.get(record.levelno, 6)}>{line}" if self._priorities else line)
                 sys.stderr.flush()
             else:
                 self._follow()
@@ -145,6 +164,15 @@ def close_log(handler: LineHandler) -> None:
     handler.close()
 
 
+def _is_journal(stream: TextIO) -> bool:
+    """Return whether a stream goes to systemd's journal, which reads `<4>` at the beginning of a line as a priority."""
+    try:
+        status = os.fstat(stream.fileno())
+    except (OSError, ValueError):
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
+
+
 def log(event: str, *, level: int = logging.INFO, **fields: Any) -> None:
     """Log an event in fixed words with fields from the list; costs next to nothing while no log is open."""
     logging.getLogger(LOGGER).log(level, event, extra={k: v for k, v in fields.items() if k in FIELDS})
@@ -182,7 +210,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _masked(text: str) -> str:
-    return _DIGITS.sub("****", text)
+    return _DIGITS.sub(lambda found: "****" if found["masked"] else found[0], text)
 
 
 def _quoted(text: str) -> str:

@@ -146,6 +146,8 @@ def test_a_schema_notices_what_is_not_said(call: Caller, tmp_path: Path) -> None
         change(wrong)
         with pytest.raises(AssertionError):
             require_schema(["validate"], wrong)
-    line = '{"time": "2026-11-21T03:00:00.000Z", "level": "info", "event": "registered", "batch": "0123456789ab"}'
+    origin = '"call": "0123abcd", "pid": 7, "host": "a"'
+    line = '{"time": "2026-11-21T03:00:00.000Z", "level": "info", "event": "registered", "batch": "0123456789ab", '
+    line += origin + "}"
     assert log_problems(line)
     assert log_problems(line.replace("registered", "account 12")) == []

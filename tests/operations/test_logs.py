@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import os
+import re
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +40,8 @@ def test_an_event_is_one_json_object(tmp_path: Path) -> None:
         log("row finished", batch="3f2a91123456", row=123_456, state="accepted", http_status=200)
     (line,) = logged(path)
     assert line.pop("time").endswith("Z")
+    assert re.fullmatch(r"[0-9a-f]{8}", line.pop("call"))
+    assert (line.pop("pid"), line.pop("host")) == (os.getpid(), os.uname().nodename)
     assert line == {
         "level": "info",
         "event": "row finished",
@@ -59,12 +64,48 @@ def test_long_digits_are_masked(tmp_path: Path) -> None:
     assert logged(path)[0]["file"] == "pay-20261121.csv"
 
 
+def test_what_people_look_for_is_not_masked(tmp_path: Path) -> None:
+    """Control totals, counts and ports were `****`; an account beside them still is."""
+    path = tmp_path / "log"
+    kept = "found 1204310.22 in 100000 rows, expected 61256.72: no connection to 127.0.0.1:54321"
+    with logging_to(path):
+        log("refused", reason=kept)
+        log("refused", reason="a:123456 123456789012.50 00001.234 12345.6 12345 x:12345.6 1.12345 77000011rows")
+    assert logged(path)[0]["reason"] == kept
+    assert logged(path)[1]["reason"] == "a:**** ****.50 ****.234 ****.6 **** x:****.6 1.**** ****rows"
+
+
+def test_a_call_is_told_from_others(tmp_path: Path) -> None:
+    """Lines of calls that run at once can be told apart in one file."""
+    path = tmp_path / "log"
+    for _ in range(2):
+        with logging_to(path):
+            log("call began")
+            log("call ended")
+    calls = [line["call"] for line in logged(path)]
+    assert calls[0] == calls[1] != calls[2] == calls[3]
+
+
+def test_the_journal_gets_priorities(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`journalctl -p warning` showed nothing; a terminal or a pipe gets no such prefix."""
+    path = tmp_path / "journal"
+    with path.open("w") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        status = path.stat()
+        for journal in (f"{status.st_dev}:{status.st_ino}", f"{status.st_dev}:{status.st_ino + 1}"):
+            monkeypatch.setenv("JOURNAL_STREAM", journal)
+            with logging_to(None):
+                for level in (logging.ERROR, logging.WARNING, logging.INFO):
+                    log("x", level=level)
+    assert [line.partition("{")[0] for line in path.read_text().splitlines()] == ["<3>", "<4>", "<6>", "", "", ""]
+
+
 def test_what_is_no_field_is_not_written(tmp_path: Path) -> None:
     """A field that nobody vetted is left out, so that a careless call can't leak."""
     path = tmp_path / "log"
     with logging_to(path):
         log("x", account="ABC", name="Ann")
-    assert set(logged(path)[0]) == {"time", "level", "event"}
+    assert set(logged(path)[0]) == {"time", "level", "event", "call", "pid", "host"}
     assert not set(FIELDS) & set(logging.makeLogRecord({}).__dict__)
 
 
@@ -94,7 +135,9 @@ def test_a_text_line(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with logging_to(path, as_json=False):
         log("stopped", level=logging.WARNING, batch="b1", reason="credentials refused")
-    assert path.read_text().split(" ", 1)[1] == 'WARNING stopped batch=b1 reason="credentials refused"\n'
+    origin = rf"call=[0-9a-f]{{8}} pid={os.getpid()} host={re.escape(os.uname().nodename)}"
+    line = path.read_text().split(" ", 1)[1]
+    assert re.fullmatch(rf'WARNING stopped batch=b1 reason="credentials refused" {origin}\n', line)
 
 
 def test_an_exception_shows_nothing_of_itself(tmp_path: Path) -> None:
@@ -144,7 +187,10 @@ def test_a_log_that_is_rotated_continues_in_a_new_file(tmp_path: Path) -> None:
     finally:
         close_log(handler)
     assert handler.lost == 0
-    assert [line.split(" ", 2)[2] for line in old.read_text().splitlines()] == ["run ended", "call ended"]
+    assert [line.split(" ", 2)[2].partition(" call=")[0] for line in old.read_text().splitlines()] == [
+        "run ended",
+        "call ended",
+    ]
 
 
 def test_a_log_that_fails_is_left(capsys: pytest.CaptureFixture[str]) -> None:

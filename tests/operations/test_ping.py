@@ -107,12 +107,26 @@ def test_nobody_there_is_told() -> None:
         assert Ping(f"http://127.0.0.1:{port}/secret").finish(0) == "--ping-url could not be reached (URLError)"
 
 
-def test_a_silent_monitor_is_left() -> None:
-    """One that takes the connection and never answers holds the run up no longer than the time-out."""
+def test_a_silent_monitor_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that takes the connection and never answers holds the run up for the time-out, both pings together.
+
+    It was five seconds for each.
+    """
+    waits_s: list[float] = []
+    join = threading.Thread.join
+
+    def joined(thread: threading.Thread, timeout: float | None = None) -> None:
+        waits_s.append(timeout or 0.0)
+        join(thread, timeout)
+
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        problem = Ping(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_s=0.2).start()
-    assert problem is not None
-    assert problem.startswith(("no answer", "--ping-url could not be reached"))
+        ping = Ping(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_s=0.2)
+        monkeypatch.setattr(threading.Thread, "join", joined)
+        for problem in (ping.start(), ping.finish(0)):
+            assert problem is not None
+            assert problem.startswith(("no answer", "--ping-url could not be reached"))
+    assert waits_s[0] == 0.1
+    assert waits_s[1] <= 0.1
 
 
 def test_an_untrusted_certificate_gets_no_request(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
