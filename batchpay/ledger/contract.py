@@ -10,7 +10,7 @@ fingerprint, and the request body, which is encrypted at rest and erased when ev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -303,10 +303,17 @@ class Ledger(Protocol):
     def last_progress_at(self, batch: str) -> datetime:
         """Return when a batch last came further: the gateway answered a row, or somebody registered or decided."""
 
-    def rows(self, batch: str, states: Sequence[State] | None = None) -> Iterator[LedgerRow]:
-        """Yield the rows that passed the rules, in file order, in constant memory."""
+    def rows(
+        self, batch: str, states: Sequence[State] | None = None, cents: Collection[int] | None = None
+    ) -> Iterator[LedgerRow]:
+        """Yield the rows that passed the rules, in file order, in constant memory.
 
-    def row_columns(self, batch: str, states: Sequence[State] | None = None) -> Iterator[RowColumns]:
+        With `cents`, only those of these amounts: the details of the others are not even decrypted.
+        """
+
+    def row_columns(
+        self, batch: str, states: Sequence[State] | None = None, cents: Collection[int] | None = None
+    ) -> Iterator[RowColumns]:
         """Yield the same rows a few thousand at a time, by column: several times faster for very many."""
 
     def rejected(self, batch: str) -> Iterator[RejectedRow]:

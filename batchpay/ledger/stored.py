@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
@@ -142,11 +142,15 @@ class StoredLedger(ABC, Generic[_Store, _Run]):
         return reading.last_progress_at(self.store, self._batch(batch))
 
     @abstractmethod
-    def row_columns(self, batch: str, states: Sequence[State] | None = None) -> Iterator[RowColumns]:
+    def row_columns(
+        self, batch: str, states: Sequence[State] | None = None, cents: Collection[int] | None = None
+    ) -> Iterator[RowColumns]:
         """See contract.Ledger."""
 
-    def rows(self, batch: str, states: Sequence[State] | None = None) -> Iterator[LedgerRow]:
-        return reading.rows(self.row_columns(batch, states))
+    def rows(
+        self, batch: str, states: Sequence[State] | None = None, cents: Collection[int] | None = None
+    ) -> Iterator[LedgerRow]:
+        return reading.rows(self.row_columns(batch, states, cents))
 
     @abstractmethod
     def is_held(self, digest: bytes) -> bool:

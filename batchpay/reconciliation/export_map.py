@@ -47,6 +47,8 @@ USUAL_HEADERS: dict[str, tuple[str, ...]] = {
 """Headers as others write them, in lower case without anything between letters and digits; the first one found wins."""
 KIND_HEADERS = ("type", "transactiontype", "transtype", "txntype", "paymenttype", "entrytype")
 """Headers of what a line is: a payment or, in a word of its own, a refund or a return."""
+DIRECTION_HEADERS = ("direction", "debitcredit", "creditdebit", "drcr", "crdr", "debitorcredit", "creditdebitindicator")
+"""Headers of the direction alone."""
 ACCEPTED_WORDS = frozenset({
     "accepted", "approved", "success", "successful", "succeeded", "settled", "posted", "completed", "complete",
     "cleared", "paid", "originated", "processed", "funded", "captured", "ok",

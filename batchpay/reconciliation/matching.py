@@ -1,14 +1,18 @@
 """Which line of an export is which row of a batch: by reference, by invoice number, by amount, account and date.
 
-The export is held in memory, the ledger is streamed. Where two rows or two lines would fit, none is taken: a person
-reviews an unmatched row, but not a wrong match. Where several rows and lines share a number (one invoice, several
-payments), they are paired by their amounts, and only if there are as many lines as rows.
+The export is held in memory, and of the ledger what its lines may be about: each row is read once. Where two rows or
+two lines would fit, none is taken: a person reviews an unmatched row, but not a wrong match. Where several rows and
+lines share a number (one invoice, several payments), they are paired by their amounts, and only if there are as many
+lines as rows.
+
+The ledger keeps some references masked. No line has such a reference, and the row was paid nevertheless: reported as
+missing, somebody would pay it again.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 
@@ -16,38 +20,58 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, LedgerRow
 from batchpay.payment import Direction, State
 from batchpay.reconciliation.export_map import ReportedStatus
-from batchpay.reconciliation.masked_rows import MaskedRows
-from batchpay.reconciliation.references import are_gateways, is_masked, key_of, may_be
+from batchpay.reconciliation.references import is_masked, key_of, may_be
 from batchpay.reconciliation.statement import ExportLine
-from batchpay.reconciliation.windows import DAYS_AHEAD, DAYS_BEFORE, day_of, in_window
 
 OTHER_BATCH_DAYS = 31
 """Batches registered more than this many days away from an export's dates are not searched for its lines."""
+DAYS_BEFORE = 1
+"""A line may be dated this many days before its row was sent: the other side's day begins at another time."""
+DAYS_AHEAD = 1
+"""A line may be dated this many days after today: the other side's day may have begun already."""
 BY_AMOUNT = "amount, account and date"
 """How a line was matched that has no number in common with its row."""
+BY_MASK = "part of the reference, amount and date"
+"""How a line was matched whose reference fits what is left of its row's."""
 _COULD_BE_THERE = (State.ACCEPTED, State.IN_DOUBT, State.SENDING)
+_SENT = (*_COULD_BE_THERE, State.DECLINED)
+_DOUBTS = (State.IN_DOUBT, State.SENDING)
 
-_Key = tuple[int, str]
+_OTHER = {Direction.DEBIT: Direction.CREDIT, Direction.CREDIT: Direction.DEBIT}
+
+_AmountKey = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
+class SentRow:
+    """What matching needs of a row that a line may be about, of this batch or of another."""
+
+    batch: str
     row: int
     cents: int
+    state: State
+    direction: str
+    last_four: str
+    day: date | None
+    """The day on which it was sent."""
     since: date | None
-    """The day on which the row was sent; if it never was, as far as the ledger knows, that of its registration."""
-    is_in_doubt: bool
+    """The same; of a row in doubt whose sending a restored ledger does not know, the day of its registration."""
     reference: str
-    """The gateway's, if it answered with one."""
+    """As compared (references.py); a part of it may be masked."""
+    invoice: str
+    was_settled: bool
+    is_near: bool = True
+    """Whether its batch is of the export's time."""
+    is_purged: bool = False
 
     def comes_after(self, line: ExportLine) -> bool:
         """Whether a line is too old to be about the row."""
         return line.on is not None and self.since is not None and (line.on - self.since).days < -DAYS_BEFORE
 
     def has_another(self, line: ExportLine) -> bool:
-        """Whether a line has another reference than the row."""
+        """Whether a line has another reference than the gateway gave for the row."""
         there = key_of(line.reference)
-        return bool(there and self.reference) and not may_be(self.reference, there)
+        return bool(there and self.reference) and not self.was_settled and not may_be(self.reference, there)
 
 
 @dataclass(slots=True)
@@ -80,99 +104,57 @@ def match(
     for line in readable:
         line.is_ahead = line.on is not None and line.on > last_day
     masked_in, owners = _note_owners(ledger, batch, readable)
-    masked = MaskedRows(ledger, batch, masked_in, readable)
-    purged = _PurgedRows(ledger, batch, readable, days)
-    has_references = are_gateways(ledger, owners)
-    _by_numbers(ledger, batch, readable, purged, masked, has_references=has_references)
-    rivals = _of_other_batches(ledger, batch, readable, days)
+    wanted = _Wanted(readable)
+    own = list(filter(wanted.has, _rows_of(ledger, batch)))
+    others = list(_rows_of_others(ledger, batch, wanted, own, masked_in | owners.keys(), readable, days))
+    # The ledger also knows a bank's references, of rows in doubt that were settled by its export.
+    has_references = any(one.row in owners.get(one.batch, ()) and not one.was_settled for one in [*own, *others])
+    masked = _MaskedRows(batch.batch, [*own, *others], readable)
+    purged = [one for one in others if one.is_purged and one.is_near and one.state in _COULD_BE_THERE]
+
+    def may_be_erased(line: ExportLine) -> bool:
+        """Whether a line fits a payment of another batch whose invoice number and account were erased."""
+        return any(one.cents == abs(line.cents or 0) and in_window(line, one.day, days) for one in purged)
+
+    elsewhere = {(one.invoice, one.cents) for one in others}
+
+    def proves(kind: str, line: ExportLine, one: SentRow) -> bool:
+        """Whether a line with the reference or the invoice number of a row in doubt can only be about that row."""
+        if kind == "reference":
+            return not line.is_shared and not is_masked(line.reference)
+        is_elsewhere = (one.invoice, one.cents) in elsewhere or may_be_erased(line)
+        return line.on is not None and not is_elsewhere and not masked.may_be_anothers(line, one.row)
+
+    _by_numbers(own, readable, proves, has_references=has_references)
+    rivals = _note_other_batches(others, readable)
     perhaps = masked.match(readable, days, {line.found_by for line in readable})
-    _by_amount(ledger, batch, readable, rivals, purged, days, has_references=has_references)
-    both_signs = len({(line.cents or 0) < 0 for line in readable}) == 2
+    for line, one in _by_amount(own, readable, days, has_references=has_references):
+        likes = rivals.get(_amount_key(line), ())
+        if not any(in_window(line, day, days) for day in likes) and not may_be_erased(line):
+            line.row, line.found_by = one.row, BY_AMOUNT
     matching = Matching(lines, perhaps=perhaps, restored_at=ledger.restored_at())
     for line in readable:
         if line.row is not None:
             matching.by_row.setdefault(line.row, []).append(line)
-    several = {row for row, found in matching.by_row.items() if len(found) > 1 or both_signs}
-    if several:
-        for row in ledger.rows(batch.batch):
-            if row.row in several:
-                found = matching.by_row[row.row]
-                # With lines of both signs one undoes the other; a single one just proves nothing about a row in doubt.
-                if len({(line.cents or 0) < 0 for line in found}) == 2 or (both_signs and row.state is State.IN_DOUBT):
-                    for line in found:
-                        line.came_back = line.came_back or not _same_direction(line, row)
-                found.sort(key=lambda line: _rank(line, row.amount_cents))
+    rows = {one.row: one for one in own if one.row in matching.by_row}
+    _note_directions(matching.by_row, rows, readable, days)
+    for row, found in matching.by_row.items():
+        cents = rows[row].cents
+        found.sort(key=lambda line: _rank(line, cents))
     _note_shared_references(matching)
-    _note_unclear_signs(ledger, batch, matching)
-    _note_other_accounts(ledger, batch, matching)
+    _note_other_accounts(matching.by_row, rows)
     return matching
 
 
-def _note_shared_references(matching: Matching) -> None:
-    """Mark lines of several rows that have one reference: one payment, listed twice, proves one row."""
-    rows_of: defaultdict[str, set[int | None]] = defaultdict(set)
-    matched = [line for found in matching.by_row.values() for line in found if key_of(line.reference)]
-    for line in matched:
-        rows_of[key_of(line.reference)].add(line.row)
-    for line in matched:
-        line.is_shared = line.is_shared or len(rows_of[key_of(line.reference)]) > 1
+def day_of(row: LedgerRow) -> date | None:
+    """Return the day on which a row was sent, in UTC."""
+    moment = row.sent_at or row.finished_at
+    return moment.astimezone(UTC).date() if moment else None
 
 
-def _note_other_accounts(ledger: Ledger, batch: BatchSummary, matching: Matching) -> None:
-    """Mark lines of rows in doubt with another account than the row's.
-
-    Not where the export has other accounts in every line: they may be our own. A row that is not in doubt shows that.
-    """
-    doubts = batch.by_state[State.IN_DOUBT].rows + batch.by_state[State.SENDING].rows
-    if not doubts or not any(line.row is not None and line.last_four for line in matching.lines):
-        return
-    has_ours = has_others = False
-    differing: list[ExportLine] = []
-    for row in ledger.rows(batch.batch):
-        for line in matching.by_row.get(row.row, ()):
-            if not line.last_four or not row.last_four.isdecimal() or line.found_by == BY_AMOUNT:
-                continue
-            if line.last_four == row.last_four.zfill(len(line.last_four)):
-                has_ours = True
-            elif row.state in (State.IN_DOUBT, State.SENDING):
-                differing.append(line)
-            else:
-                has_others = True
-    for line in differing:
-        line.is_other_account = has_ours or not has_others
-
-
-def _note_unclear_signs(ledger: Ledger, batch: BatchSummary, matching: Matching) -> None:
-    """Mark lines of rows in doubt whose sign says the other direction, in an export with only one sign.
-
-    Money that came back looks the same as a payment in an export that writes debits with a minus. An accepted row of
-    the same direction shows which of the two it is; without one a person decides.
-    """
-    if not any(line.row is not None and line.states_direction for line in matching.lines):
-        return
-    shown: set[str] = set()
-    unclear: dict[int, str] = {}
-    for row in ledger.rows(batch.batch, [State.ACCEPTED, State.IN_DOUBT]):
-        for line in matching.by_row.get(row.row, ()):
-            if not line.states_direction or _same_direction(line, row) or line.found_by == BY_AMOUNT:
-                continue
-            if row.state is State.IN_DOUBT:
-                unclear[row.row] = row.direction
-            elif line.standing is ReportedStatus.ACCEPTED:
-                shown.add(row.direction)
-    for number, direction in unclear.items():
-        for line in matching.by_row[number]:
-            line.is_sign_unclear = direction not in shown
-
-
-def amount_key(cents: int, last_four: str) -> _Key:
-    """Return what identifies a payment without a number: the amount, whatever its sign, and the account's last four."""
-    return abs(cents), last_four
-
-
-def _rank(line: ExportLine, cents: int) -> tuple[bool, bool, bool, int]:
-    is_declined = line.came_back or line.standing is ReportedStatus.DECLINED
-    return is_declined, line.is_ahead, abs(line.cents or 0) != cents, line.line
+def in_window(line: ExportLine, day: date | None, days: int) -> bool:
+    """Whether a line's date fits a row sent on that day; an unknown one may be any day."""
+    return line.on is None or day is None or -DAYS_BEFORE <= (line.on - day).days <= days
 
 
 def _note_owners(
@@ -205,30 +187,80 @@ def _note_owners(
     return masked_in, owners
 
 
-class _PurgedRows:
-    """Payments of other batches whose invoice number and account were erased: any line that fits one may be its own."""
+class _Wanted:
+    """What the lines of an export have in common with the rows that they may be about."""
 
-    def __init__(self, ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine], days: int) -> None:
-        self._days = days
-        self._sent: defaultdict[int, list[date | None]] = defaultdict(list)
-        wanted = {abs(line.cents or 0) for line in lines if line.free}
-        for other in ledger.batches() if wanted else []:
-            if other.purged_at and other.batch != batch.batch and other.environment is batch.environment:
-                for row in ledger.rows(other.batch, _COULD_BE_THERE) if _near(other, lines, days) else ():
-                    if row.amount_cents in wanted:
-                        self._sent[row.amount_cents].append(day_of(row))
+    def __init__(self, lines: Sequence[ExportLine]) -> None:
+        self.references, self.invoices = _index(lines, "reference"), _index(lines, "invoice")
+        self.keys = {_amount_key(line) for line in lines if line.last_four}
+        self.cents = {abs(line.cents or 0) for line in lines}
 
-    def may_own(self, line: ExportLine) -> bool:
-        """Whether amount and date of a line fit such a payment."""
-        return any(in_window(line, day, self._days) for day in self._sent.get(abs(line.cents or 0), ()))
+    def has(self, one: SentRow) -> bool:
+        """Whether some line may be about a row."""
+        only_amount = one.is_purged or is_masked(one.reference)
+        by_number = one.reference in self.references or one.invoice in self.invoices
+        return by_number or (one.cents, one.last_four) in self.keys or (only_amount and one.cents in self.cents)
+
+
+def _rows_of(
+    ledger: Ledger, batch: BatchSummary, cents: Collection[int] | None = None, *, is_near: bool = True
+) -> Iterator[SentRow]:
+    registered = batch.registered_at.astimezone(UTC).date()
+    for row in ledger.rows(batch.batch, cents=cents):
+        day = day_of(row)
+        yield SentRow(
+            batch.batch, row.row, row.amount_cents, row.state, row.direction, row.last_four, day,
+            # A restored ledger does not know when a row in doubt was sent: not before its batch was registered.
+            since=day or (registered if row.state in _DOUBTS else None),
+            reference=key_of(row.answer.gateway_reference), invoice=key_of(row.details.get("invoiceNumber")),
+            was_settled=row.was_settled, is_near=is_near, is_purged=batch.purged_at is not None,
+        )  # fmt: skip
+
+
+def _rows_of_others(
+    ledger: Ledger, batch: BatchSummary, wanted: _Wanted, own: Sequence[SentRow], named: Collection[str],
+    lines: Sequence[ExportLine], days: int,
+) -> Iterator[SentRow]:  # fmt: skip
+    """Yield the rows of other batches of the environment that lines may be about, at one decryption for each.
+
+    Of batches of another time that are not `named`, only what may be the bill of a row in doubt.
+    """
+    bills = {one.cents for one in own if one.state in _DOUBTS and one.invoice in wanted.invoices}
+    for other in ledger.batches() if lines else ():
+        if other.environment is batch.environment and other.batch != batch.batch:
+            is_near = _near(other, lines, days)
+            cents = bills | wanted.cents if is_near or other.batch in named else bills
+            if cents:
+                yield from filter(wanted.has, _rows_of(ledger, other, cents, is_near=is_near))
+
+
+def _near(other: BatchSummary, lines: Sequence[ExportLine], days: int) -> bool:
+    dates = [line.on for line in lines if line.on]
+    if len(dates) < len(lines):
+        return True
+    reach = timedelta(days=max(OTHER_BATCH_DAYS, days))
+    first, last = other.registered_at.date(), (other.finished_at or other.registered_at).date()
+    return min(dates) - reach <= last and first <= max(dates) + reach
+
+
+def _index(lines: Iterable[ExportLine], kind: str) -> dict[str, list[ExportLine]]:
+    index: defaultdict[str, list[ExportLine]] = defaultdict(list)
+    for line in lines:
+        number = key_of(getattr(line, kind))
+        if number:
+            index[number].append(line)
+    return dict(index)
+
+
+def _amount_key(line: ExportLine) -> _AmountKey:
+    """Return what identifies a payment without a number: the amount, whatever its sign, and the account's last four."""
+    return abs(line.cents or 0), line.last_four
 
 
 def _by_numbers(
-    ledger: Ledger,
-    batch: BatchSummary,
+    own: Sequence[SentRow],
     lines: Sequence[ExportLine],
-    purged: _PurgedRows,
-    masked: MaskedRows,
+    proves: Callable[[str, ExportLine, SentRow], bool],
     *,
     has_references: bool,
 ) -> None:
@@ -241,23 +273,15 @@ def _by_numbers(
     number and amount. Nor does a reference of two batches, or a line whose reference may be the masked one of another
     row, prove anything.
     """
-    wanted = {"reference": _index(lines, "reference"), "invoice": _index(lines, "invoice")}
-    rows: dict[str, defaultdict[str, list[_Candidate]]] = {kind: defaultdict(list) for kind in wanted}
-    for row in ledger.rows(batch.batch):
-        for kind, number in _numbers(row).items():
-            if number in wanted[kind]:
-                doubt = row.state in (State.IN_DOUBT, State.SENDING)
-                # A restored ledger does not know when a row in doubt was sent: not before its batch was registered.
-                since = day_of(row) or (batch.registered_at.astimezone(UTC).date() if doubt else None)
-                reference = "" if row.was_settled else key_of(row.answer.gateway_reference)
-                rows[kind][number].append(_Candidate(row.row, row.amount_cents, since, doubt, reference))
-    doubtful = {(number, one.cents) for number, found in rows["invoice"].items() for one in found if one.is_in_doubt}
-    elsewhere = _invoices_of_other_batches(ledger, batch, doubtful)
     taken: set[int] = set()
-    for kind, found in rows.items():
+    for kind in ("reference", "invoice"):
         claimed: set[int] = set()
-        for number, candidates in found.items():
-            free = [line for line in wanted[kind][number] if line.row is None and not line.other_batch]
+        rows: defaultdict[str, list[SentRow]] = defaultdict(list)
+        for one in own:
+            rows[getattr(one, kind)].append(one)
+        for number, listed in _index(lines, kind).items():
+            candidates = rows.get(number, [])
+            free = [line for line in listed if line.row is None and not line.other_batch]
             if kind == "invoice":
                 free = [line for line in free if not line.is_owned]
                 free = [line for line in free if not all(one.comes_after(line) for one in candidates)]
@@ -265,56 +289,15 @@ def _by_numbers(
                 is_another = has_references and one.row not in taken and one.has_another(line)
                 if kind == "invoice" and (is_another or one.comes_after(line)):
                     continue
-                is_elsewhere = (number, one.cents) in elsewhere or purged.may_own(line)
-                is_elsewhere = is_elsewhere or masked.may_be_anothers(line, one.row)
-                if one.is_in_doubt and not _proves(kind, line, is_elsewhere):
-                    continue
-                line.row, line.found_by = one.row, kind
-                claimed.add(one.row)
+                if one.state not in _DOUBTS or proves(kind, line, one):
+                    line.row, line.found_by = one.row, kind
+                    claimed.add(one.row)
         taken |= claimed
 
 
-def _proves(kind: str, line: ExportLine, is_elsewhere: bool) -> bool:
-    """Whether a line with the reference or the invoice number of a row in doubt can only be about that row."""
-    if kind == "reference":
-        return not line.is_shared and not is_masked(line.reference)
-    return line.on is not None and not is_elsewhere
-
-
-def _invoices_of_other_batches(
-    ledger: Ledger, batch: BatchSummary, wanted: set[tuple[str, int]]
-) -> set[tuple[str, int]]:
-    """Return those invoice numbers, with amounts, that another batch of the environment also has."""
-    found: set[tuple[str, int]] = set()
-    others = [one for one in ledger.batches() if one.environment is batch.environment and one.batch != batch.batch]
-    for other in others if wanted else ():
-        for row in ledger.rows(other.batch):
-            key = (_numbers(row).get("invoice", ""), row.amount_cents)
-            if key in wanted:
-                found.add(key)
-    return found
-
-
-def _numbers(row: LedgerRow) -> dict[str, str]:
-    numbers = {
-        "reference": key_of(row.answer.gateway_reference),
-        "invoice": key_of(row.details.get("invoiceNumber")),
-    }
-    return {kind: number for kind, number in numbers.items() if number}
-
-
-def _index(lines: Iterable[ExportLine], kind: str) -> dict[str, list[ExportLine]]:
-    index: defaultdict[str, list[ExportLine]] = defaultdict(list)
-    for line in lines:
-        number = key_of(getattr(line, kind))
-        if number:
-            index[number].append(line)
-    return dict(index)
-
-
 def _pair(
-    lines: Sequence[ExportLine], candidates: Sequence[_Candidate], taken: set[int]
-) -> list[tuple[ExportLine, _Candidate]]:
+    lines: Sequence[ExportLine], candidates: Sequence[SentRow], taken: set[int]
+) -> list[tuple[ExportLine, SentRow]]:
     """Pair the lines and rows of one number. A single row gets all its lines, even several.
 
     Lines of one reference are one payment, listed several times. Where rows that look the same are in doubt, lines that
@@ -323,7 +306,7 @@ def _pair(
     if len(candidates) == 1:
         return [(line, candidates[0]) for line in lines]
     free = [candidate for candidate in candidates if candidate.row not in taken]
-    pairs: list[tuple[ExportLine, _Candidate]] = []
+    pairs: list[tuple[ExportLine, SentRow]] = []
     for cents in {candidate.cents for candidate in free}:
         alike = [candidate for candidate in free if candidate.cents == cents]
         there = [line for line in lines if abs(line.cents or 0) == cents]
@@ -331,89 +314,199 @@ def _pair(
         payments: defaultdict[str | int, list[ExportLine]] = defaultdict(list)
         for line in there:
             payments[key_of(line.reference) or line.line].append(line)
-        if len(alike) == len(payments) and not (unclear and any(candidate.is_in_doubt for candidate in alike)):
+        if len(alike) == len(payments) and not (unclear and any(one.state in _DOUBTS for one in alike)):
             pairs += [(line, one) for one, listed in zip(alike, payments.values(), strict=True) for line in listed]
     return pairs
 
 
-def _of_other_batches(
-    ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine], days: int
-) -> dict[_Key, list[date | None]]:
+class _MaskedRows:
+    """The rows with a masked reference that lines of an export may be about."""
+
+    def __init__(self, batch: str, rows: Iterable[SentRow], lines: Sequence[ExportLine]) -> None:
+        self._batch = batch
+        self._of: defaultdict[int, list[SentRow]] = defaultdict(list)
+        masked = [one for one in rows if is_masked(one.reference) and one.state in _SENT]
+        for line in lines if masked else ():
+            if line.reference and not line.is_owned:
+                self._of[line.line] = [
+                    one
+                    for one in masked
+                    if one.cents == abs(line.cents or 0) and may_be(one.reference, key_of(line.reference))
+                ]
+
+    def may_be_anothers(self, line: ExportLine, row: int) -> bool:
+        """Whether a line may be about another row than this one of the batch, whose reference is masked."""
+        return any(
+            (one.batch, one.row) != (self._batch, row)
+            and (line.on is None or one.day is None or (line.on - one.day).days >= -DAYS_BEFORE)
+            for one in self._of.get(line.line, ())
+        )
+
+    def match(self, lines: Sequence[ExportLine], days: int, kinds: Collection[str]) -> set[int]:
+        """Match where one line and one row fit each other; return all rows that some line would fit.
+
+        Lines that may belong to such rows are marked, so that no other row gets them. `kinds` are the kinds of number
+        by which lines were matched: where invoice numbers are known, a different one is a different payment.
+        """
+        taken = {line.row for line in lines}
+        fitting: defaultdict[int, list[ExportLine]] = defaultdict(list)
+        claims: dict[int, list[SentRow]] = {}
+        for line in lines:
+            claims[line.line] = owners = [
+                one
+                for one in (self._of.get(line.line, ()) if line.free else ())
+                if in_window(line, one.day, days) and not (one.batch == self._batch and one.row in taken)
+            ]
+            line.is_perhaps = bool(owners)
+            for one in owners:
+                if one.batch == self._batch:
+                    fitting[one.row].append(line)
+        for row, found in fitting.items():
+            line, owners = found[0], claims[found[0].line]
+            other_invoice = "invoice" in kinds and line.invoice and owners[0].invoice not in ("", key_of(line.invoice))
+            if len(found) == 1 and len(owners) == 1 and not other_invoice:
+                line.row, line.found_by = row, BY_MASK
+        return set(fitting)
+
+
+def _note_other_batches(
+    others: Iterable[SentRow], lines: Sequence[ExportLine]
+) -> Mapping[_AmountKey, Sequence[date | None]]:
     """Mark lines that another batch accounts for; return the days of its rows that look like a line left over."""
-    free = [line for line in lines if line.free]
-    invoices = _index(free, "invoice")
-    keys = {amount_key(line.cents or 0, line.last_four) for line in free if line.last_four}
-    rivals: defaultdict[_Key, list[date | None]] = defaultdict(list)
-    for other in ledger.batches() if free else []:
-        if other.batch == batch.batch or other.environment is not batch.environment or not _near(other, free, days):
+    invoices = _index([line for line in lines if line.free], "invoice")
+    rivals: defaultdict[_AmountKey, list[date | None]] = defaultdict(list)
+    for one in others:
+        if not one.is_near or one.state not in _SENT:
             continue
-        for row in ledger.rows(other.batch, [*_COULD_BE_THERE, State.DECLINED]):
-            same_invoice = invoices.get(_numbers(row).get("invoice", ""), [])
-            found = [line for line in same_invoice if abs(line.cents or 0) == row.amount_cents]
-            for line in found:
-                if line.free:
-                    line.other_batch = other.batch
-            key = amount_key(row.amount_cents, row.last_four)
-            if not found and key in keys and row.state in _COULD_BE_THERE:
-                rivals[key].append(day_of(row))
-    return dict(rivals)
-
-
-def _near(other: BatchSummary, lines: Sequence[ExportLine], days: int) -> bool:
-    dates = [line.on for line in lines if line.on]
-    if len(dates) < len(lines):
-        return True
-    reach = timedelta(days=max(OTHER_BATCH_DAYS, days))
-    first, last = other.registered_at.date(), (other.finished_at or other.registered_at).date()
-    return min(dates) - reach <= last and first <= max(dates) + reach
+        found = [line for line in invoices.get(one.invoice, ()) if abs(line.cents or 0) == one.cents]
+        for line in found:
+            if line.free:
+                line.other_batch = one.batch
+        if not found and one.state in _COULD_BE_THERE:
+            rivals[one.cents, one.last_four].append(one.day)
+    return rivals
 
 
 def _by_amount(
-    ledger: Ledger,
-    batch: BatchSummary,
-    lines: Sequence[ExportLine],
-    rivals: dict[_Key, list[date | None]],
-    purged: _PurgedRows,
-    days: int,
-    *,
-    has_references: bool,
-) -> None:
-    """Match rows and lines with no number in common by amount, last four and date, where exactly one fits one."""
-    free: defaultdict[_Key, list[ExportLine]] = defaultdict(list)
+    own: Sequence[SentRow], lines: Sequence[ExportLine], days: int, *, has_references: bool
+) -> Iterator[tuple[ExportLine, SentRow]]:
+    """Yield rows and lines with no number in common, by amount, last four and date, where exactly one fits one."""
+    free: defaultdict[_AmountKey, list[ExportLine]] = defaultdict(list)
     for line in lines:
         if line.free and line.last_four and line.on:
-            free[amount_key(line.cents or 0, line.last_four)].append(line)
-    if not free:
-        return
+            free[_amount_key(line)].append(line)
     # Where the export has our numbers at all, a line with a different number is a different payment.
     shared = {line.found_by for line in lines} & {"invoice", *(["reference"] if has_references else [])}
-    signs = len({(line.cents or 0) < 0 for line in lines}) == 2
-    taken = {line.row for line in lines}
-    fitting: defaultdict[int, list[int]] = defaultdict(list)
-    claims: Counter[int] = Counter()
-    by_number = {line.line: line for found in free.values() for line in found}
-    for row in ledger.rows(batch.batch, _COULD_BE_THERE):
-        if row.row in taken:
+    has_signs, taken = _has_both_signs(lines), {line.row for line in lines}
+    fitting: list[tuple[ExportLine, SentRow]] = []
+    for one in own if free else ():
+        if one.row not in taken and one.state in _COULD_BE_THERE:
+            fitting += [
+                (line, one)
+                for line in free.get((one.cents, one.last_four), ())
+                if in_window(line, one.day, days)
+                and not any(key_of(getattr(line, kind)) and getattr(one, kind) for kind in shared)
+                and (not has_signs or ((line.cents or 0) < 0) == (one.direction == Direction.CREDIT))
+            ]
+    rows, claims = Counter(one.row for _, one in fitting), Counter(line.line for line, _ in fitting)
+    return ((line, one) for line, one in fitting if rows[one.row] == claims[line.line] == 1)
+
+
+def _has_both_signs(lines: Iterable[ExportLine]) -> bool:
+    return len({line.cents < 0 for line in lines if line.cents}) == 2
+
+
+def _note_directions(
+    by_row: Mapping[int, Sequence[ExportLine]],
+    rows: Mapping[int, SentRow],
+    lines: Sequence[ExportLine],
+    days: int,
+) -> None:
+    """Mark lines whose sign or type says the other direction than the row has: the money may have come back.
+
+    Money that came back looks the same as a payment in an export that writes debits with a minus, and a bank's debit is
+    the credit that was sent. How the export writes a direction is shown by the accepted rows of that direction, by most
+    of them: a row in doubt is not settled by a line that is written differently, or in a way that none of them shows.
+    Of a row with lines of both directions, one undoes the other.
+    """
+    has_signs = _has_both_signs(lines)
+    kinds = {line.direction for line in lines if line.direction}
+
+    def by_sign(line: ExportLine) -> Direction | None:
+        if not line.cents or (line.cents > 0 and not has_signs and not line.states_direction):
+            return None
+        return Direction.CREDIT if line.cents < 0 else Direction.DEBIT
+
+    _note_opposite(by_row, rows, days, "the amount's sign", by_sign, has_both=has_signs)
+    _note_opposite(by_row, rows, days, "the type", lambda line: line.direction, has_both=len(kinds) == 2)
+
+
+def _note_opposite(
+    by_row: Mapping[int, Sequence[ExportLine]],
+    rows: Mapping[int, SentRow],
+    days: int,
+    what: str,
+    said_by: Callable[[ExportLine], Direction | None],
+    *,
+    has_both: bool,
+) -> None:
+    """Mark lines of the other direction by `what` says one in this export, which `has_both` directions or one."""
+    alone: list[tuple[SentRow, ExportLine, Direction]] = []
+    for row, found in by_row.items():
+        said = [(rows[row], line, direction) for line in found if (direction := said_by(line)) is not None]
+        if len({direction for *_, direction in said}) == 2:
+            for one, line, direction in said:
+                line.came_back |= direction != one.direction
+        elif found[0].found_by != BY_AMOUNT:
+            alone += said
+    shown: Counter[tuple[str, Direction]] = Counter()
+    for one, line, direction in alone:
+        if one.state is State.ACCEPTED and (line.standing is ReportedStatus.ACCEPTED or not line.said):
+            if direction != one.direction and one.day and line.on and (line.on - one.day).days > days:
+                line.opposes = what  # nothing but its day tells it from a payment
+            else:
+                shown[one.direction, direction] += 1
+    for one, line, direction in alone:
+        same, differ = shown[one.direction, direction], shown[one.direction, _OTHER[direction]]
+        is_rare, is_opposite = 0 < differ >= same, direction != one.direction
+        if one.state is State.ACCEPTED and (is_rare or (same == 1 and has_both and is_opposite)):
+            line.opposes = what
+        elif one.state in _DOUBTS and has_both and is_opposite:
+            line.came_back = True
+        elif one.state in _DOUBTS and (is_rare or (is_opposite and not same)):
+            line.opposes = what
+
+
+def _rank(line: ExportLine, cents: int) -> tuple[bool, bool, bool, int]:
+    is_declined = line.came_back or line.standing is ReportedStatus.DECLINED or bool(line.opposes)
+    return is_declined, line.is_ahead, abs(line.cents or 0) != cents, line.line
+
+
+def _note_shared_references(matching: Matching) -> None:
+    """Mark lines of several rows that have one reference: one payment, listed twice, proves one row."""
+    rows_of: defaultdict[str, set[int | None]] = defaultdict(set)
+    matched = [line for found in matching.by_row.values() for line in found if key_of(line.reference)]
+    for line in matched:
+        rows_of[key_of(line.reference)].add(line.row)
+    for line in matched:
+        line.is_shared = line.is_shared or len(rows_of[key_of(line.reference)]) > 1
+
+
+def _note_other_accounts(by_row: Mapping[int, Sequence[ExportLine]], rows: Mapping[int, SentRow]) -> None:
+    """Mark lines of rows in doubt with another account than the row's.
+
+    Not where the export has other accounts in every line: they may be our own. A row that is not in doubt shows that.
+    """
+    has_ours = has_others = False
+    differing: list[ExportLine] = []
+    for one, line in ((rows[row], line) for row, found in by_row.items() for line in found):
+        if not line.last_four or not one.last_four.isdecimal() or line.found_by == BY_AMOUNT:
             continue
-        for line in free.get(amount_key(row.amount_cents, row.last_four), []):
-            if _fits(line, row, days, shared) and (not signs or _same_direction(line, row)):
-                fitting[row.row].append(line.line)
-                claims[line.line] += 1
-    for row_number, found in fitting.items():
-        line = by_number[found[0]]
-        rival = any(in_window(line, day, days) for day in rivals.get(amount_key(line.cents or 0, line.last_four), []))
-        if len(found) == 1 and claims[line.line] == 1 and not rival and not purged.may_own(line):
-            line.row, line.found_by = row_number, BY_AMOUNT
-
-
-def _fits(line: ExportLine, row: LedgerRow, days: int, shared: set[str]) -> bool:
-    theirs = {"reference": key_of(line.reference), "invoice": key_of(line.invoice)}
-    ours = _numbers(row)
-    if any(theirs[kind] and ours.get(kind) for kind in shared):
-        return False
-    return in_window(line, day_of(row), days)
-
-
-def _same_direction(line: ExportLine, row: LedgerRow) -> bool:
-    """Whether the directions agree: where an export has both signs, negative left us, a credit to the payee."""
-    return ((line.cents or 0) < 0) == (row.direction == Direction.CREDIT)
+        if line.last_four == one.last_four.zfill(len(line.last_four)):
+            has_ours = True
+        elif one.state in _DOUBTS:
+            differing.append(line)
+        else:
+            has_others = True
+    for line in differing:
+        line.is_other_account = has_ours or not has_others

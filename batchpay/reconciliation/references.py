@@ -7,7 +7,7 @@ left shows which references it may have been, and proves none.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary
@@ -25,14 +25,6 @@ def only_number_lines(references: Sequence[str]) -> bool:
     """Whether a column counts the lines (1, 2, 3): that is no reference, since every export has the same."""
     found, count = {key_of(reference) for reference in references}, len(references)
     return any(found == {str(number or "") for number in range(first, first + count)} for first in (0, 1))
-
-
-def are_gateways(ledger: Ledger, owners: Mapping[str, Collection[int]]) -> bool:
-    """Whether an export has references that the gateway gave in an answer; `owners` are the rows found by theirs.
-
-    The ledger also knows a bank's, of rows in doubt that were settled by its export: they say nothing of other rows.
-    """
-    return any(row.row in rows and not row.was_settled for name, rows in owners.items() for row in ledger.rows(name))
 
 
 def is_masked(reference: str) -> bool:

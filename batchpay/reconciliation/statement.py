@@ -11,7 +11,9 @@ from itertools import islice
 from pathlib import Path
 
 from batchpay.errors import FileRefused, did_you_mean
+from batchpay.payment import Direction
 from batchpay.reconciliation.export_map import (
+    DIRECTION_HEADERS,
     KIND_HEADERS,
     UNDER_WAY_WORDS,
     USUAL_HEADERS,
@@ -33,6 +35,10 @@ _OTHER_HEADER = re.compile(r"address|url|(return|refund|void)able|reversible")
 """What shows that it is another column after all: `Return Address`, `Refundable`."""
 _NOT_RETURNED = re.compile(r"-*|n|no|none|false|n/?a|null|not (returned|refunded|reversed|voided|rejected)")
 _PLUS = re.compile(r"\+|CR\s*$", re.IGNORECASE)
+_DIRECTIONS = {
+    Direction.DEBIT: re.compile(r"\b(debits?|dr|d|dbit|withdrawals?)\b"),
+    Direction.CREDIT: re.compile(r"\b(credits?|cr|c|crdt|deposits?)\b"),
+}
 _TOTAL = re.compile(r"((sub|grand)[ -]?)?totals?:?", re.IGNORECASE)
 _HEADER_LINES = 20
 _TEXT_CHARACTERS_MAX = 128
@@ -68,8 +74,10 @@ class ExportLine:
     """Whether the line says that the money came back."""
     states_direction: bool = False
     """Whether the amount has a sign, or a column for one direction; otherwise it says nothing about the direction."""
-    is_sign_unclear: bool = False
-    """Whether the direction is not the row's, and no other row shows how this export writes signs."""
+    direction: Direction | None = None
+    """The direction that a column of types says."""
+    opposes: str = ""
+    """What says another direction than the row's, where no other row shows that this export writes it so."""
     is_other_account: bool = False
     """Whether the account is not the row's, and no other row shows that this export has other accounts in it."""
     is_ahead: bool = False
@@ -127,6 +135,7 @@ def read_export(path: str | Path | Stream, mapping: ExportMap) -> Export:
                 skipped += 1
                 continue
             payment.objection = _objection(cells, further, mapping)
+            payment.direction = _direction(cells, further)
             payment.came_back = payment.came_back or bool(payment.objection)
             payments.append(payment)
     if "reference" not in mapping.columns and only_number_lines([one.reference for one in payments]):
@@ -205,7 +214,7 @@ def _further_columns(header: Sequence[str], at: dict[str, int], mapping: ExportM
 
     A further status counts only where no map names the one that does.
     """
-    known = (*KIND_HEADERS, *(() if "status" in mapping.columns else USUAL_HEADERS["status"]))
+    known = (*KIND_HEADERS, *DIRECTION_HEADERS, *(() if "status" in mapping.columns else USUAL_HEADERS["status"]))
     plain = [_plain(cell) for cell in header]
     is_address = _ADDRESS.intersection(plain)
     return {
@@ -226,13 +235,24 @@ def _objection(cells: Sequence[str], further: dict[int, str], mapping: ExportMap
         word, standing = folded_word(text), mapping.standing_of(text)
         if _is_of_returns(name):
             objects = not _NOT_RETURNED.fullmatch(word) and foreign_cents(text) != 0
-        elif name in KIND_HEADERS or name == "state":
+        elif _is_kind(name) or name == "state":
             objects = standing is ReportedStatus.DECLINED or mapping.says_it_came_back(text)
         else:
             objects = standing is not ReportedStatus.ACCEPTED and word not in UNDER_WAY_WORDS
         if word and objects:
             return f"{header}: {text}"
     return ""
+
+
+def _direction(cells: Sequence[str], further: dict[int, str]) -> Direction | None:
+    """Return the direction that a column of types says, None where it says none or both."""
+    words = " ".join(folded_word(cells[at]) for at, name in further.items() if at < len(cells) and _is_kind(name))
+    found = [direction for direction, pattern in _DIRECTIONS.items() if pattern.search(words)]
+    return found[0] if len(found) == 1 else None
+
+
+def _is_kind(header: str) -> bool:
+    return _plain(header) in (*KIND_HEADERS, *DIRECTION_HEADERS)
 
 
 def _payment(line: int, cells: Sequence[str], at: dict[str, int], mapping: ExportMap) -> ExportLine | None:

@@ -13,8 +13,7 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, Decision, LedgerRow
 from batchpay.payment import State, Totals, format_cents
 from batchpay.reconciliation.export_map import ReportedStatus
-from batchpay.reconciliation.masked_rows import BY_MASK
-from batchpay.reconciliation.matching import BY_AMOUNT, Matching
+from batchpay.reconciliation.matching import BY_AMOUNT, BY_MASK, Matching
 from batchpay.reconciliation.references import key_of
 from batchpay.reconciliation.statement import Export, ExportLine
 from batchpay.summary import SENDABLE
@@ -222,6 +221,8 @@ def _verdict(row: LedgerRow, matching: Matching) -> tuple[MatchStatus, str | Non
     unheard = row.state is not State.ACCEPTED and standing is ReportedStatus.OTHER
     if opposite or unheard:
         return MatchStatus.STATUS_DIFFERS, f"{row.state} here, {line.said or line.standing} there"
+    if line.opposes and row.state is State.ACCEPTED:
+        return MatchStatus.STATUS_DIFFERS, f"accepted here; {line.opposes} there says the other direction: it came back"
     if line.is_word_unknown:
         return (
             MatchStatus.STATUS_DIFFERS,
@@ -253,16 +254,13 @@ def _conclusion(row: LedgerRow, matching: Matching) -> tuple[State | None, str]:
         return None, problem
     if line.came_back and line.standing is ReportedStatus.ACCEPTED:
         return None, "the line has the opposite direction: the money came back"
-    if line.standing is ReportedStatus.ACCEPTED and any(other.came_back for other in lines):
+    if line.standing is ReportedStatus.ACCEPTED and any(other.came_back or other.opposes for other in lines[1:]):
         return None, "paid there, and a further line says that it came back"
     unknown = [other.status_text for other in lines if other.is_word_unknown]
     if line.standing is ReportedStatus.ACCEPTED and unknown:
         return None, f"paid there, and a further line says {unknown[0]}, which is not known (see --map, [status])"
-    if line.is_sign_unclear and line.standing is ReportedStatus.ACCEPTED:
-        return (
-            None,
-            "the amount's sign says the other direction, and no accepted row shows that this export means it so",
-        )
+    if line.opposes and line.standing is ReportedStatus.ACCEPTED:
+        return None, f"{line.opposes} says the other direction, and no accepted row shows that this export means it so"
     if row.amount_cents != abs(line.cents or 0):
         return None, f"the amounts differ: {format_cents(row.amount_cents)} here, {line.amount_text} there"
     if line.standing is ReportedStatus.ACCEPTED:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from batchpay.errors import BatchHeld, BatchpayError, LedgerDamaged, LedgerNotUsable, WrongUse
+from batchpay.ledger import reading
 from batchpay.ledger.columns import Lookup, PackedTexts, RejectedColumns
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
 from batchpay.ledger.records import RECOVERED_REASON, SETTLED_BY, Decision, RejectedRow
@@ -106,7 +107,7 @@ def test_rows_can_be_read_by_state(ledger: Ledger) -> None:
     assert [row.row for row in ledger.rows(name, [State.PENDING, State.DECLINED])] == [1, 3]
 
 
-def test_rows_by_column_are_the_same_rows(ledger: Ledger) -> None:
+def test_rows_by_column_are_the_same_rows(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """What `row_columns` gives of rows in several states, some thousand at a time, is what `rows` gives one by one."""
     name = register(ledger, columns(ledger, range(1, 8_193)))
     with ledger.lock(ledger.find(name).digest):
@@ -126,6 +127,11 @@ def test_rows_by_column_are_the_same_rows(ledger: Ledger) -> None:
         for column, of_row in names.items():
             together = [value for part in parts for value in getattr(part, column)]
             assert together == [attrgetter(of_row)(row) for row in rows], column
+    some = {row.amount_cents for row in rows[:2]}
+    assert list(ledger.rows(name, wanted, some)) == [row for row in rows if row.amount_cents in some]
+    with monkeypatch.context() as patch:
+        patch.delattr(reading, "unseal_texts")  # nothing is decrypted for rows of other amounts
+        assert list(ledger.rows(name, cents=[1])) == []
     assert list(ledger.row_columns(name, [State.SENDING])) == []
     assert list(ledger.row_columns(register(ledger, columns(ledger, []), content=b"nothing"))) == []
 

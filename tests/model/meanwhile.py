@@ -14,7 +14,10 @@ from tests.model.files import read_table, write_file
 from tests.model.world import Command, File, Violation, World
 
 _MOMENTS = ("account", "lock", "connection", "payment")
-_KINDS = ("true", "last month's", "returned", "pending", "another row's", "an earlier attempt's", "one payment's")
+_KINDS = (
+    "true", "last month's", "returned", "pending", "another row's", "an earlier attempt's", "one payment's",
+    "the other direction's",
+)  # fmt: skip
 """Lines of an export."""
 _RECURRING = SHAPES.index("recurring")
 
@@ -164,7 +167,7 @@ def full_output(world: World, a: int, b: int, c: int) -> None:
 
 
 def reconcile(world: World, a: int, b: int, c: int) -> None:
-    """Settle by an export: a true one, last month's, one of returned payments, or one of other payments' lines.
+    """Settle by an export: a true one, of another month, of returned payments, of others, of the other direction.
 
     The lines of earlier attempts are refusals of rows that a person had sent again since, those with one reference a
     refusal that is listed several times.
@@ -216,7 +219,7 @@ def reconcile(world: World, a: int, b: int, c: int) -> None:
 
 def settle_by_export(world: World, batch: Batch, kind: str, lines: list[str]) -> list[int]:
     """Settle a batch by an export with these lines; return the rows that it settles."""
-    text = "\n".join(["Transaction ID,Invoice,Amount,Date,Account,Status", *lines])
+    text = "\n".join(["Transaction ID,Invoice,Amount,Date,Account,Status,Type", *lines])
     (world.home / "export.csv").write_text(f"{text}\n", "utf-8")
     world.story.append(f"export.csv holds {kind} lines: {lines}")
     done = world.run("reconcile", batch.name, "--against", "export.csv", "--settle", "--reason", "export", "--name",
@@ -250,4 +253,7 @@ def export_line(row: Row, invoice: str, kind: str, other: str = "") -> str:
     cents = row.repaired.cents or 0
     amount = f"{cents // 100}.{cents % 100:02d}"
     reference = {"another row's": other, "one payment's": "ONE"}.get(kind, f"S{row.number}")
-    return f"{reference},{invoice},{amount},{day.isoformat()},x{row.account[-4:]},{status}"
+    direction = row.direction.upper()
+    if kind == "the other direction's":
+        direction = "CREDIT" if direction == "DEBIT" else "DEBIT"
+    return f"{reference},{invoice},{amount},{day.isoformat()},x{row.account[-4:]},{status},{direction}"

@@ -225,8 +225,8 @@ DEFECTS = (
         (
             (
                 "reconciliation/matching.py",
-                "day_of(row) or (batch.registered_at.astimezone(UTC).date() if doubt else None)",
-                "day_of(row)",
+                "since=day or (registered if row.state in _DOUBTS else None),",
+                "since=day,",
             ),
         ),
     ),
@@ -245,6 +245,17 @@ DEFECTS = (
         "B8 one payment that is listed twice settles two rows",
         "reconcile:1:6:0",
         (("reconciliation/verdicts.py", "    if line.is_shared:\n", "    if line.is_shared and line.is_ahead:\n"),),
+    ),
+    Defect(
+        "B8 a line of the other direction settles a row in doubt",
+        "reconcile:0:7:0",
+        (
+            (
+                "reconciliation/statement.py",
+                "payment.direction = _direction(cells, further)",
+                "payment.direction = None",
+            ),
+        ),
     ),
     Defect(
         "B8 a returned payment counts as paid",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
-from batchpay.ledger.records import Decision
+from batchpay.ledger.records import Decision, LedgerRow
 from batchpay.payment import Environment, State
 from batchpay.reconciliation.export_map import ExportMap, ReportedStatus
 from batchpay.reconciliation.matching import match
@@ -213,3 +215,25 @@ def test_a_line_of_another_payment_hides_no_line_of_the_row(tmp_path: Path) -> N
     lines = ["X9,A,12.50,TODAY,x6789,Settled", ",A,12.50,TODAY,,Settled", "R2,B,12.50,TODAY,x6789,Settled"]
     _, verdicts, _ = held_against(tmp_path, rows, lines)
     assert verdicts == {"1": "matched", "2": "matched", "there 2": "unknown here"}
+
+
+def test_of_other_batches_only_rows_with_a_lines_amount_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To find the bill of one row in doubt, every row of every batch there ever was had been decrypted."""
+    with ledger_in(tmp_path) as ledger:
+        for number in range(3):
+            add_batch(ledger, [Planned(1, amount_cents=99)], file=f"{number}.csv")
+        batch = ledger.find(add_batch(ledger, [DOUBT]))
+        line = line_of("R9")
+        line.invoice = "INV-1"
+        read, rows = [], ledger.rows
+
+        def noted(name: str, *args: Any, **named: Any) -> Iterator[LedgerRow]:
+            for row in rows(name, *args, **named):
+                read.append((name, row.row))
+                yield row
+
+        monkeypatch.setattr(ledger, "rows", noted)
+        assert match(ledger, batch, [line], 5).best(1) is line
+    assert read == [(batch.batch, 1)]

@@ -19,6 +19,7 @@ from tests.support.ledger_factory import Planned, add_batch, ledger_in, ledger_s
 
 ACCEPTED = {1: State.ACCEPTED}
 FOR_A_PERSON = {1: None}
+TYPED = "Transaction ID,Invoice Number,Amount,Date,Account,Status,Type"
 
 
 @pytest.mark.parametrize("number", ["R9,INV-1", "R1,"])
@@ -107,6 +108,69 @@ def test_a_column_for_one_direction_is_a_sign(
     """A bank's Debit is money that left us; a gateway's may be the debit that we sent: one line does not tell."""
     row, header = Planned(1, State.IN_DOUBT, direction=direction), "Ref,Invoice,Debit,Credit,Date,Status"
     assert held_against(tmp_path, [row], [f"R9,INV-1,{column},TODAY,Settled"], header=header)[2] == settled
+
+
+@pytest.mark.parametrize(
+    ("direction", "kind", "settled"),
+    [
+        ("CREDIT", "DEBIT", FOR_A_PERSON),
+        ("DEBIT", "ACH credit", FOR_A_PERSON),
+        ("CREDIT", "ACH Credit", ACCEPTED),
+        ("CREDIT", "Payment", ACCEPTED),
+    ],
+)
+def test_a_type_of_the_other_direction_settles_nothing(
+    tmp_path: Path, direction: str, kind: str, settled: dict[int, State | None]
+) -> None:
+    """A line of type DEBIT settled a CREDIT in doubt as accepted."""
+    row = Planned(1, State.IN_DOUBT, direction=direction)
+    assert held_against(tmp_path, [row], [f"R9,INV-1,12.50,TODAY,x6789,Settled,{kind}"], header=TYPED)[2] == settled
+
+
+@pytest.mark.parametrize(("known", "settled"), [("DEBIT", ACCEPTED), ("CREDIT", FOR_A_PERSON)])
+def test_an_accepted_row_shows_what_an_export_calls_a_debit(
+    tmp_path: Path, known: str, settled: dict[int, State | None]
+) -> None:
+    """A bank's debit is money that left us, and so the credit that we sent; a gateway's is our debit."""
+    rows = [Planned(1, State.IN_DOUBT, direction="CREDIT"), Planned(2, reference="R2", direction="CREDIT")]
+    lines = ["R9,INV-1,12.50,TODAY,x6789,Settled,DEBIT", f"R2,,12.50,TODAY,x6789,Settled,{known}"]
+    _, verdicts, found = held_against(tmp_path, rows, lines, header=TYPED)
+    assert (found, verdicts["2"]) == (settled, "matched")
+
+
+def test_a_lone_line_of_the_sign_that_no_payment_has_settles_nothing(tmp_path: Path) -> None:
+    """An export that writes all payments without a sign has a minus for a reversal, also for that of a credit."""
+    rows = [Planned(1, State.IN_DOUBT, direction="CREDIT"), Planned(2, reference="R2", direction="CREDIT")]
+    lines = ["R9,INV-1,-12.50,TODAY,x6789,Settled", "R2,,12.50,TODAY,x6789,Settled"]
+    assert held_against(tmp_path, rows, lines)[2] == FOR_A_PERSON
+
+
+@pytest.mark.parametrize("direction", ["DEBIT", "CREDIT"])
+@pytest.mark.parametrize("other", ["R2,,12.50,TODAY,x6789,Settled,", "R2,,12.50,TODAY,x6789,Settled,Sale"])
+def test_a_lone_reversal_is_no_match_of_an_accepted_row(tmp_path: Path, direction: str, other: str) -> None:
+    """The payment stands in last week's export, its reversal in this one: it was matched, to the cent."""
+    rows = [Planned(row, reference=f"R{row}", direction=direction) for row in (1, 2, 3)]
+    lines = ["R1,,-12.50,TODAY,x6789,Settled,", other, other.replace("R2", "R3")]
+    result, verdicts, _ = held_against(tmp_path, rows, lines, header=TYPED)
+    assert verdicts == {"1": "status differs", "2": "matched", "3": "matched"}
+    assert result.exit_code == 3
+
+
+@pytest.mark.parametrize(("days", "verdict"), [(5, "matched"), (6, "status differs")])
+@pytest.mark.parametrize("line", ["-12.50,{},x6789,Settled,", "12.50,{},x6789,Settled,Credit"])
+def test_a_later_line_of_the_other_direction_is_a_reversal(tmp_path: Path, line: str, days: int, verdict: str) -> None:
+    """Nothing but its day tells it from a payment in a bank's own words; nor does it show how the bank writes one."""
+    day = today() + timedelta(days=days)
+    rows = [Planned(1, reference="R1"), Planned(2, State.IN_DOUBT)]
+    lines = ["R1,," + line.format(day), "R9,INV-2," + line.format(today())]
+    _, verdicts, settled = held_against(tmp_path, rows, lines, header=TYPED, today=day)
+    assert (verdicts["1"], settled) == (verdict, {2: State.ACCEPTED if verdict == "matched" else None})
+
+
+def test_a_payment_and_its_reversal_by_type_are_for_a_person(tmp_path: Path) -> None:
+    """Of a debit in doubt both are there, with one amount: what came back is not paid."""
+    lines = [f"R{row},INV-1,12.50,TODAY,x6789,Settled,{kind}" for row, kind in ((8, "Debit"), (9, "Credit"))]
+    assert held_against(tmp_path, [DOUBT], lines, header=TYPED)[2] == FOR_A_PERSON
 
 
 @pytest.mark.parametrize(

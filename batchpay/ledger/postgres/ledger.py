@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -105,8 +105,10 @@ class PostgresLedger(StoredLedger[Store, PostgresRun]):
     def shared_rate(self, gateway: str) -> SharedPace:
         return SharedPace(self.store, gateway)
 
-    def row_columns(self, batch: str, states: Sequence[State] | None = None) -> Iterator[RowColumns]:
-        return reading.row_columns(self.store, batch, states)
+    def row_columns(
+        self, batch: str, states: Sequence[State] | None = None, cents: Collection[int] | None = None
+    ) -> Iterator[RowColumns]:
+        return reading.row_columns(self.store, batch, states, cents)
 
     def payee_facts(
         self, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None = None

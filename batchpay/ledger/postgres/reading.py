@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from batchpay.ledger.encoding import maybe_datetime, to_datetime
@@ -18,12 +18,16 @@ from batchpay.ledger.states import STATE_CODES, STATES
 from batchpay.payment import Environment, State
 
 
-def row_columns(store: Store, batch: str, states: Sequence[State] | None) -> Iterator[RowColumns]:
+def row_columns(
+    store: Store, batch: str, states: Sequence[State] | None, cents: Collection[int] | None
+) -> Iterator[RowColumns]:
     number, _ = batch_number(store, batch)
     wanted = [STATE_CODES[state] for state in (State if states is None else states) if state is not State.REJECTED]
     with store.reading() as connection, connection.cursor(name="rows") as found:
         details = Details(store, connection, number)
-        found.execute(sql.ROWS_WITH_ATTEMPTS, (number, wanted), binary=True)
+        found.execute(
+            sql.ROWS_WITH_ATTEMPTS, (number, wanted, *(None if cents is None else list(cents),) * 2), binary=True
+        )
         while some := found.fetchmany(ROWS_AT_ONCE):
             yield details.columns(list(zip(*some, strict=True)))
 

@@ -273,7 +273,8 @@ ROWS_WITH_ATTEMPTS = (
     "SELECT p.row, p.line, p.state, p.amount_cents, p.direction, p.attempts, p.chunk, p.sent_at, a.finished_at,"
     " a.http_status, a.response_code, a.message, a.gateway_reference, a.reason FROM batchpay.payment p"
     " LEFT JOIN batchpay.attempt a ON a.batch = p.batch AND a.row = p.row AND a.attempt = p.attempts"
-    " WHERE p.batch = %s AND p.state = ANY(%s::smallint[]) ORDER BY p.row"
+    " WHERE p.batch = %s AND p.state = ANY(%s::smallint[])"
+    " AND (%s::bigint[] IS NULL OR p.amount_cents = ANY(%s::bigint[])) ORDER BY p.row"
 )
 
 # Single attempts

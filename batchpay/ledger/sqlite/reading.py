@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from batchpay.ledger.encoding import ROW_MASK, id_range
 from batchpay.ledger.reading import ROWS_AT_ONCE, Details, batch_number
@@ -24,14 +24,17 @@ def pieces(connection: sqlite3.Connection, batch: int) -> Iterator[tuple[int, in
         yield start, min(end, start + ROWS_AT_ONCE)
 
 
-def row_columns(store: Store, batch: str, states: Sequence[State] | None) -> Iterator[RowColumns]:
+def row_columns(
+    store: Store, batch: str, states: Sequence[State] | None, cents: Collection[int] | None
+) -> Iterator[RowColumns]:
     number, _ = batch_number(store, batch)
     wanted = [STATE_CODES[state] for state in (State if states is None else states) if state is not State.REJECTED]
-    statement = sql.rows_in(len(wanted))
+    statement = sql.rows_in(len(wanted), of_amounts=cents is not None)
+    amounts = () if cents is None else (json.dumps(sorted(cents)),)
     with store.reading() as connection:
         details = Details(store, connection, number)
         for ids in pieces(connection, number):
-            codes, directions, *arrays = connection.execute(statement, (*ids, *wanted)).fetchone()
+            codes, directions, *arrays = connection.execute(statement, (*ids, *wanted, *amounts)).fetchone()
             if not codes:
                 continue
             rows, lines, amounts, *others = map(json.loads, arrays)

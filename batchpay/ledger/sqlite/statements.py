@@ -390,8 +390,10 @@ MOVING_PAID = "SELECT payee, account, batch, row_count, cents FROM paid ORDER BY
 END_OF_ROWS = "SELECT ifnull(max(id), 0) + 1 FROM row WHERE id >= ? AND id < ?"
 
 
-def rows_in(states: int) -> str:
+def rows_in(states: int, *, of_amounts: bool = False) -> str:
     """Return the statement for rows of a range of ids with their latest attempts, in `states` states, by column.
+
+    `of_amounts`: only those whose cents are in the JSON array that is the last parameter.
 
     One JSON array per column, or only the digits of state and direction, which have one each: Python reads many values
     from one text in less time than it takes to fetch them one by one.
@@ -405,6 +407,7 @@ def rows_in(states: int) -> str:
         f"SELECT group_concat(row.state, ''), group_concat(direction, ''), {arrays}"
         " FROM row LEFT JOIN attempt ON attempt.id = row.id"
         f" WHERE row.id >= ? AND row.id < ? AND row.state IN ({', '.join('?' * states)})"
+        f"{' AND amount_cents IN (SELECT value FROM json_each(?))' if of_amounts else ''}"
     )
 
 
