@@ -290,22 +290,40 @@ def _write_last_call(context: Context, options: dict[str, Any], account: CallLog
 
 def files_of_inbox(context: Context, folder: str) -> list[str]:
     """Name the complete files of an inbox, the oldest first; what is left there for a later call is said."""
-    from batchpay.operations.inbox import complete_files, is_named_as_ours, waiting_files
+    from batchpay.operations.inbox import complete_files, is_named_as_ours, never_taken, waiting_files
 
     now_s = time.time()
     complete = complete_files(folder, now_s=now_s)
+    never = never_taken(folder)
     left = [path.name for path, _ in waiting_files(folder, now_s=now_s) if path not in complete]
+    left = [name for name in left if name not in never]
     ours = [name for name in left if is_named_as_ours(name)]
     left = [name for name in left if name not in ours]
     if left:
-        what = "not a payment file, or not known to be complete yet (after a minute, or with a control file)"
+        what = "not known to be complete yet (after a minute, or with a control file)"
         output.say(context, f"inbox {folder}: left for a later call: {_first_names(left)}: {what}")
     if ours:
         what = "named like results or rejects of batchpay; to pay a corrected one, rename it or add a control file"
         output.say(context, f"inbox {folder}: skipped: {_first_names(ours)}: {what}")
-    if not (complete or left or ours):
+    if not (complete or left or ours or never):
         output.say(context, f"inbox {folder}: no file")
     return [str(path) for path in complete]
+
+
+def report_never_taken(folder: str, codes: list[int]) -> None:
+    """Name what no call takes out of an inbox, with exit code 3: it may be a payment file under a wrong name."""
+    from batchpay.operations.inbox import never_taken
+    from batchpay.operations.logs import log
+
+    if names := never_taken(folder):
+        reason = (
+            "a link, or a name that does not end with .csv, .tsv, .parquet or .xlsx; rename it, or put a copy there"
+        )
+        log("never taken", level=logging.WARNING, file=", ".join(names), reason=reason)
+        click.echo(
+            f"batchpay: inbox {printable(folder)}: never taken: {printable(_first_names(names))}: {reason}", err=True
+        )
+        codes.append(3)
 
 
 def refuse_unfinished(path: str, folder: str) -> None:

@@ -22,6 +22,7 @@ from batchpay.cli.operations import (
     inputs_of,
     operation_options,
     refuse_unfinished,
+    report_never_taken,
     unattended_run,
 )
 from batchpay.cli.options import check_options, checking_options, decisions_of
@@ -83,6 +84,8 @@ def submit(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
             raise problem
         if options["out"]:
             make_folder(options["out"])
+        if options["inbox"]:
+            report_never_taken(options["inbox"], codes)
         settings = sending_settings(context.settings, send_options(options))
         if options["dry_run"]:
             from batchpay.cli.dry_run import dry_run_one

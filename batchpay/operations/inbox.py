@@ -64,6 +64,19 @@ def waiting_files(folder: str | Path, *, now_s: float) -> list[tuple[Path, float
     return [(Path(folder) / name, since) for since, name in sorted(found)]
 
 
+def never_taken(folder: str | Path) -> list[str]:
+    """Name what no later call takes either: links, and files whose names no payment file has.
+
+    A name that an upload ends with, or one of our results and rejects, is not among them. Raises NotUsable.
+    """
+    return sorted(
+        name
+        for name, status in _entries(folder).items()
+        if not stat.S_ISDIR(status.st_mode) and not name.startswith(".") and not name.endswith(CONTROL_SUFFIX)
+        if not stat.S_ISREG(status.st_mode) or not (is_payment_name(name) or name.lower().endswith(_UNFINISHED))
+    )
+
+
 def _is_whole(name: str, status: os.stat_result, control: os.stat_result | None, now_s: float) -> bool:
     is_stated = control is not None and stat.S_ISREG(control.st_mode)
     return is_stated or (not is_named_as_ours(name) and _is_settled(status, now_s))

@@ -242,6 +242,25 @@ def test_only_complete_files_are_taken_from_an_inbox(oracle_home: Home, oracle: 
     assert set(oracle.received()) == {"INV-1", "INV-2", "INV-3"}
 
 
+def test_what_an_inbox_never_gives_is_told_apart_from_what_grows(oracle_home: Home, oracle: Oracle) -> None:
+    """Both were "left for a later call" with exit code 0: a link to the payroll file was never paid, night after night.
+
+    A quiet call says it as well; a subfolder and a file that is being written change no code.
+    """
+    inbox = oracle_home.path / "inbox"
+    (inbox / "archive").mkdir(parents=True)
+    small_file(inbox / "pay.csv.part", 1)
+    growing = oracle_home.run("submit", "--inbox", "inbox", "-q")
+    assert (growing.returncode, growing.stderr) == (0, "")
+    small_file(inbox / "payroll.txt", 1)
+    (inbox / "link.csv").symlink_to(small_file(oracle_home.path / "pay.csv", 1))
+    (inbox / "link.csv.control.toml").write_text("rows = 1\n")
+    left = oracle_home.run("submit", "--inbox", "inbox", "-q", "--log-file", "run.log")
+    assert (left.returncode, oracle.received().total()) == (3, 0)
+    assert left.stderr.startswith("batchpay: inbox inbox: never taken: link.csv, payroll.txt: a link, or a name that ")
+    assert 'WARNING never taken file="link.csv, payroll.txt" reason=' in (oracle_home.path / "run.log").read_text()
+
+
 def test_corrected_rejects_in_an_inbox_are_paid_or_mentioned(oracle_home: Home, oracle: Oracle) -> None:
     """They were skipped as our own, even with a control file: `no file`, exit 0, and nobody was paid."""
     inbox = oracle_home.path / "inbox"
