@@ -20,7 +20,7 @@ from batchpay.settings import GatewaySettings
 CONNECTION_PATH = "/v2/api/connection.json"
 
 _IN_DOUBT = State.IN_DOUBT
-_ACCOUNT, _ROUTING, _INVOICE = b'"achAccountNumber"', b'"achRoutingNumber"', b'"invoiceNumber"'
+_ACCOUNT, _ROUTING = b'"achAccountNumber"', b'"achRoutingNumber"'
 _TEXT = re.compile(rb'\s*:\s*("[^"\\]*(?:\\.[^"\\]*)*")')
 
 
@@ -77,7 +77,7 @@ class PaymentsClient:
                 exchange.http_status,
                 exchange.headers,
                 exchange.body,
-                invoice=lambda: _invoice(body),
+                sent=lambda name: _member(body, f'"{name}"'.encode()),
                 secrets=lambda: self._secrets(body),
                 bytes_sent=exchange.bytes_sent,
             )
@@ -125,10 +125,6 @@ def outcome_without_answer(exchange: Exchange) -> Outcome:
     if exchange.bytes_sent > 0:
         return Outcome(State.IN_DOUBT, problem, bytes_sent=exchange.bytes_sent)
     return Outcome(State.PENDING, problem, stop=problem if exchange.certificate else None)
-
-
-def _invoice(body: bytes) -> str | None:
-    return _member(body, _INVOICE) or None
 
 
 def _member(body: bytes, quoted: bytes) -> str:

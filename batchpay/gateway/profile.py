@@ -9,7 +9,10 @@ The gateway's answers to payments are not documented. So the table is ours, and 
     reference = ["transactionId"]        # names under which the answer's own id is looked for, the likeliest first
     message = ["responseText"]           # likewise for its text
     response_code = ["responseCode"]     # likewise for its code
+    status = ["state"]                   # names of what may contradict an accepted word
+    not_accepted = ["declined", "hold"]  # words or phrases that do, in any letter case
     echo = ["invoiceNumber"]             # names under which the answer may repeat the payment's invoiceNumber
+    echo_amount = ["amount"]             # its amount; likewise echo_direction (DEBIT, CREDIT) and echo_currency
     error = ["errorMessage"]             # names used only for errors
     success = ["successMessage"]         # names used only for successes
     [gateway.profile.http]               # meaning of an HTTP status: word, declined, pending or in_doubt
@@ -17,19 +20,33 @@ The gateway's answers to payments are not documented. So the table is ours, and 
     402 = "word"
     404 = "declined, stop"               # and the run stops
 
-An answer that repeats a different invoiceNumber than the payment's belongs to another payment: it leaves this one in
-doubt. So does an answer that says yes and no at the same time: the word `success` next to an errorMessage. No table can
-turn silence, a redirect or an answer without a word into an accepted payment.
+An answer that repeats another invoiceNumber, amount, direction or currency than the payment's belongs to another
+payment: it leaves this one in doubt. So does an answer that says yes and no at the same time: the word `success` next
+to an errorMessage, or to a status that says no or not yet (contradictions.py). No table can turn silence, a redirect or
+an answer without a word into an accepted payment.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from batchpay.errors import SettingsNotUsable
+from batchpay.gateway.contradictions import (
+    GOOD,
+    PAID,
+    Node,
+    Sent,
+    echoes_another,
+    folded,
+    message_against,
+    nodes_of,
+    of_this_payment,
+    status_against,
+)
 from batchpay.gateway.masking import Secrets, masked
 from batchpay.gateway.pace import read_pace
 from batchpay.gateway.strict_json import NotStrictJson, parse_object
@@ -66,8 +83,7 @@ _DEFAULT_HTTP: dict[str, str] = {
 }
 _HTTP_KEY = re.compile(r"[1-5][0-9]{2}|[245]xx", re.ASCII)
 _ACCEPTED = State.ACCEPTED
-_NODES_MAX = 64
-_DEPTH_MAX = 5
+_NOTHING: frozenset[str] = frozenset()
 MESSAGE_CHARACTERS_MAX = 200
 _REFERENCE_CHARACTERS_MAX = 64
 _CODE_CHARACTERS_MAX = 16
@@ -102,11 +118,51 @@ class Profile:
         "description", "detail", "title", "error", "result",
     )  # fmt: skip
     response_code: tuple[str, ...] = ("response_code", "responseCode", "code", "error_code", "errorCode")
+    status: tuple[str, ...] = (
+        "status", "state", "result", "outcome", "decision", "approved", "accepted", "success", "transaction_status",
+        "transactionStatus", "payment_status", "paymentStatus", "result_status", "resultStatus", "response_status",
+        "responseStatus", "status_text", "statusText", "result_text", "resultText",
+    )  # fmt: skip
+    not_accepted: frozenset[str] = frozenset({
+        "blocked", "canceled", "cancelled", "chargeback", "declined", "denied", "do not honor", "duplicate", "error",
+        "expired", "fail", "failed", "failure", "false", "held", "hold", "incomplete", "insufficient funds", "invalid",
+        "not accepted", "not approved", "pending", "pending review", "refunded", "refused", "rejected", "returned",
+        "reversed", "review", "suspended", "unpaid", "void", "voided",
+    })  # fmt: skip
     echo: tuple[str, ...] = ("invoiceNumber", "invoice_number")
+    echo_amount: tuple[str, ...] = ("amount",)
+    echo_direction: tuple[str, ...] = ("transactionType", "transaction_type", "direction")
+    echo_currency: tuple[str, ...] = ("currencyCode", "currency_code", "currency")
     error: tuple[str, ...] = ("errorMessage", "error_message", "error", "errors")
     success: tuple[str, ...] = ("successMessage", "success_message")
     resend_after_429: bool = True
     resend_after_503: bool = False
+    _good: frozenset[str] = field(init=False)
+    _against: frozenset[str] = field(init=False)
+    _statuses: frozenset[str] = field(init=False)
+    _references: frozenset[str] = field(init=False)
+    _invoice: frozenset[str] = field(init=False)
+    _echoed: frozenset[str] = field(init=False)
+    _echoes: Mapping[str, frozenset[str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        accepted = frozenset(map(folded, self.accepted))
+        echoes = {
+            "amount": self.echo_amount,
+            "transactionType": self.echo_direction,
+            "currencyCode": self.echo_currency,
+        }
+        found = {
+            "_good": GOOD | accepted,
+            "_against": (self.not_accepted | frozenset(map(folded, self.declined))) - accepted,
+            "_statuses": frozenset(self.status),
+            "_references": frozenset(self.reference),
+            "_invoice": frozenset(self.echo),
+            "_echoed": frozenset().union(*echoes.values()),
+            "_echoes": {member: frozenset(names) for member, names in echoes.items()},
+        }
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def load(cls, settings: GatewaySettings) -> Profile:
@@ -121,8 +177,12 @@ class Profile:
                 parts[name] = tuple(value.split("."))
             elif name in ("accepted", "declined"):
                 parts[name] = frozenset(_words(name, value))
-            elif name in ("reference", "message", "response_code", "echo", "error", "success"):
+            elif name == "not_accepted":
+                parts[name] = frozenset(map(folded, _words(name, value, may_be_empty=True)))
+            elif name in ("reference", "message", "response_code", "error", "success"):
                 parts[name] = tuple(_words(name, value))
+            elif name in ("status", "echo", "echo_amount", "echo_direction", "echo_currency"):
+                parts[name] = tuple(_words(name, value, may_be_empty=True))
             else:
                 raise SettingsNotUsable(f"gateway.profile.{name} is not a part of a profile")
         profile = cls(
@@ -142,41 +202,66 @@ class Profile:
         headers: Mapping[str, str],
         body: bytes,
         *,
-        invoice: Callable[[], str | None] = lambda: None,
+        sent: Sent = lambda name: None,
         secrets: Callable[[], Secrets] = Secrets,
         bytes_sent: int = 0,
     ) -> Outcome:
         """Judge a complete answer.
 
-        `headers` are looked up by lower-case names. `invoice` returns the payment's invoiceNumber, if it has one, and
-        `secrets` what must not be stored, should the answer repeat it: each is called only if it is needed.
+        `headers` are looked up by lower-case names. `sent` returns what the request says, and `secrets` what must not
+        be stored, should the answer repeat it: each is called only if it is needed.
         """
         try:
             value: dict[str, Any] | None = parse_object(body)
             problem = ""
         except NotStrictJson as refused:
             value, problem = None, f"HTTP {http_status}, but {refused}"
-        members = _members(value) if value is not None else {}
+        nodes = nodes_of(value) if value is not None else []
+        members = _members(nodes)
         answer = self._answer(http_status, members, secrets)
         pace = read_pace(http_status, headers)
-        if self._is_anothers(members, invoice):
-            return Outcome(State.IN_DOUBT, "the answer names another invoiceNumber", answer, bytes_sent, pace=pace)
         word = self._word(value)
         state, stop, reason = self._judge(http_status, word, pace)
-        if state is None:  # the body's word decides, and there is no known word
+        if not self._invoice.isdisjoint(members) and echoes_another([members], {"invoiceNumber": self._invoice}, sent):
+            state, reason = State.IN_DOUBT, "the answer names another invoiceNumber"
+        elif state is None:  # the body's word decides, and there is no known word
             state = State.IN_DOUBT
             reason = problem or f"HTTP {http_status} without a known {'.'.join(self.status_member)}"
         elif (word in self.accepted and _holds(members, self.error)) or (
             word in self.declined and _holds(members, self.success)
         ):
             state, reason = State.IN_DOUBT, f"HTTP {http_status}, but the answer says both yes and no"
+        elif nodes and (state is _ACCEPTED or state is State.DECLINED):
+            state, reason = self._looked_over(state, reason, nodes, members, sent)
         return Outcome(state, reason, answer, bytes_sent, stop=stop, pace=pace)
 
-    def _is_anothers(self, members: Members, invoice: Callable[[], str | None]) -> bool:
-        """Return whether an answer repeats an invoiceNumber not this payment's, ignoring case and outer white space."""
-        repeated = _find(members, self.echo, _scalar)
-        own = invoice() if repeated is not None else None
-        return repeated is not None and own is not None and repeated.strip().casefold() != own.strip().casefold()
+    def _looked_over(
+        self, state: State, reason: str, nodes: Sequence[Node], members: Members, sent: Sent
+    ) -> tuple[State, str]:
+        """Return state and reason after all else that the answer says; `reason` notes a status on no list."""
+        against, good = (self._against, self._good) if state is _ACCEPTED else (PAID, _NOTHING)
+        for name in self.message:
+            if name in members and (said := message_against(members[name], against)) is not None:
+                return State.IN_DOUBT, f"{reason}, but the answer also says {said!r}"
+        echoes = not self._echoed.isdisjoint(members)
+        if (
+            not echoes
+            and state is _ACCEPTED
+            and all(
+                value is None or (isinstance(value, str) and value.casefold() in good)
+                for name in self._statuses.intersection(members)
+                for value in members[name]
+            )
+        ):  # as it is with nearly every answer
+            return state, reason
+        ours = partial(of_this_payment, nodes, self.status_member, self._references)
+        if echoes and (another := echoes_another(ours(also_echoed=True), self._echoes, sent)):
+            return State.IN_DOUBT, f"{reason}, but the answer names another {another}"
+        said, unknown = status_against(ours(also_echoed=False), self._statuses, against, good)
+        if said is not None:
+            return State.IN_DOUBT, f"{reason}, but the answer also says {said!r}"
+        is_noted = unknown is not None and state is _ACCEPTED
+        return state, f"{reason}; what it says under {unknown} is on no list" if is_noted else reason
 
     def _judge(self, http_status: int, word: str | None, pace: Pace | None) -> tuple[State | None, str | None, str]:
         """Return state, stop and reason for an HTTP status with a word; the state is None if no known word decides."""
@@ -237,27 +322,15 @@ Members = Mapping[str, Sequence[Any]]
 """The values under each name of an answer, the outer ones first."""
 
 
-def _members(value: dict[str, Any]) -> Members:
-    """Collect the values in the objects of an answer, the outer ones first, up to a bound."""
+def _members(nodes: Sequence[Node]) -> Members:
+    """Collect the values in the objects of an answer, the outer ones first."""
     found: dict[str, list[Any]] = {}
-    level: list[dict[str, Any]] = [value]
-    seen = 0
-    for _ in range(_DEPTH_MAX):
-        inner: list[dict[str, Any]] = []
-        for node in level:
-            for name, part in node.items():
-                if name in found:
-                    found[name].append(part)
-                else:
-                    found[name] = [part]
-                if isinstance(part, (dict, list)):
-                    inner += [part] if isinstance(part, dict) else [item for item in part if isinstance(item, dict)]
-            seen += 1
-            if seen >= _NODES_MAX:
-                return found
-        if not inner:
-            return found
-        level = inner
+    for node in nodes:
+        for name, part in node.members.items():
+            if name in found:
+                found[name].append(part)
+            else:
+                found[name] = [part]
     return found
 
 
@@ -302,10 +375,11 @@ def defused(text: str | None, characters_max: int, secrets: Secrets) -> str | No
     return (line if len(line) <= characters_max else line[: characters_max - 1] + "…") or None
 
 
-def _words(name: str, value: Any) -> list[str]:
-    if not isinstance(value, list) or not value or not all(isinstance(word, str) and word for word in value):
+def _words(name: str, value: Any, *, may_be_empty: bool = False) -> list[str]:
+    is_list = isinstance(value, list) and all(isinstance(word, str) and word for word in value)
+    if not is_list or not (value or may_be_empty):
         raise SettingsNotUsable(f"gateway.profile.{name} must be a list of one or more text values")
-    return value
+    return list(value)
 
 
 def _checked_http(changes: Any) -> dict[str, str]:

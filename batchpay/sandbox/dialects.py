@@ -52,11 +52,13 @@ class Made:
 
     number: int
     invoice: str | None
+    series: str = ""
+    """Letters that differ from one start of a sandbox to the next: its references are not given twice."""
 
     @property
     def reference(self) -> str:
         """The id by which the gateway would identify it."""
-        return f"SBX{self.number:09d}"
+        return f"SBX{self.series}{self.number:09d}"
 
 
 _KINDS = {
@@ -97,9 +99,9 @@ class Dialect:
     """`seconds`, `date` or `none`."""
     limit_headers: bool = False
 
-    def made_reply(self, made: Made) -> Reply:
-        """Report that a payment was made."""
-        return Reply.of_json(self.made_status, self.made(made))
+    def made_reply(self, made: Made, contradiction: Mapping[str, Any] | None = None) -> Reply:
+        """Report that a payment was made; a contradiction is what the same answer says beside it."""
+        return Reply.of_json(self.made_status, {**self.made(made), **(contradiction or {})})
 
     def declined_reply(self, code: str, text: str, status: int | None = None) -> Reply:
         """Report that a payment was declined."""
@@ -179,7 +181,7 @@ ALWAYS_200 = Dialect(
     name="always_200",
     summary="HTTP 200 for every answer that the gateway itself gives, the rest in the body; Retry-After as a date",
     profile={},
-    made=lambda made: {"status": "success", "response": {"responseCode": "00", "paymentId": made.number}},
+    made=lambda made: {"status": "success", "response": {"responseCode": "00", "paymentId": made.reference}},
     declined=lambda code, text: {"status": "failed", "response": {"responseCode": code, "responseText": text}},
     refused=lambda _kind, status, problems: {
         "status": "failure",

@@ -30,8 +30,16 @@ NAMES = {
     "slow": "made; the answer comes late",
     "garbage": "made; the answer is an HTML page",
     "empty": "made; the answer is an empty HTTP 200",
+    "declined_inside": "accepted, and the same answer says declined",
+    "other_amount": "accepted, and the same answer names another amount",
+    "same_reference": "accepted, with the reference of the first payment",
 }
-AFTER = frozenset({"silent", "reset_after", "truncated", "slow", "garbage", "empty"})
+CONTRADICTIONS: dict[str, dict[str, Any]] = {
+    "declined_inside": {"transaction": {"status": "declined", "text": "Insufficient funds"}},
+    "other_amount": {"amount": "0.01"},
+}
+"""What an answer says beside its accepted word."""
+AFTER = frozenset({"silent", "reset_after", "truncated", "slow", "garbage", "empty", "same_reference", *CONTRADICTIONS})
 """Faults that come after the payment was made; the others replace it."""
 OPERATIONS = (
     "payment",

@@ -56,6 +56,9 @@ ENDINGS = (
     _decline("990016", "R16"),
     _decline("990020", "R20"),
     _decline("990029", "R29"),
+    Ending("990030", "declined_inside", "accepted, and the same answer says declined"),
+    Ending("990031", "other_amount", "accepted, and the same answer names another amount"),
+    Ending("990032", "same_reference", "accepted, with the reference of the first payment"),
 )
 
 _BY_ENDING = {item.ending: item for item in ENDINGS}

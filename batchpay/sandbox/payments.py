@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from flask import Blueprint, Response, request
@@ -9,7 +10,7 @@ from flask import Blueprint, Response, request
 from batchpay.sandbox.checks import payment_problems
 from batchpay.sandbox.dialects import Problem, Reply
 from batchpay.sandbox.exchange import Exchange, Refused, Sandbox, no_body
-from batchpay.sandbox.faults import fault_of_ending
+from batchpay.sandbox.faults import CONTRADICTIONS, fault_of_ending
 from batchpay.sandbox.magic import ending_of
 
 
@@ -57,7 +58,9 @@ def _pay(sandbox: Sandbox, exchange: Exchange) -> Reply:
         if not exchange.fault.after:
             return sandbox.fault_reply(exchange.fault)
     exchange.made = sandbox.store.make_payment(body, body.get("recurring"))
-    return sandbox.dialect.made_reply(exchange.made)
+    fault = exchange.fault.name if exchange.fault else ""
+    told = replace(exchange.made, number=1) if fault == "same_reference" else exchange.made
+    return sandbox.dialect.made_reply(told, CONTRADICTIONS.get(fault))
 
 
 def _account_problems(sandbox: Sandbox, body: dict[str, Any]) -> list[Problem]:

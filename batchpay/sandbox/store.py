@@ -10,6 +10,7 @@ import hashlib
 import json
 import secrets
 import sqlite3
+import string
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -112,6 +113,7 @@ class Store:
                 self._database.execute(f"DELETE FROM {table}")  # noqa: S608 (names of our own)
             self._clock_offset = timedelta()
             self._set("clock_offset_s", "0")
+            self._set("series", "".join(secrets.choice(string.ascii_uppercase) for _ in range(6)))
             if self._setting("key") is None:
                 self._set("key", secrets.token_hex(32))
             for number, name, attributes in FIRST_ACCOUNTS:
@@ -187,7 +189,7 @@ class Store:
                 " VALUES (?, ?, ?, ?, ?, ?)",
                 (*values, json.dumps(schedule) if schedule else None),
             ).lastrowid
-        return Made(int(number or 0), invoice)
+        return Made(int(number or 0), invoice, self._setting("series") or "")
 
     def schedules(self) -> list[tuple[int, dict[str, Any]]]:
         """Return every recurring payment's number and schedule."""

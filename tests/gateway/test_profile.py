@@ -10,6 +10,7 @@ import pytest
 from batchpay.errors import SettingsNotUsable
 from batchpay.gateway.masking import Secrets, masked
 from batchpay.gateway.profile import Profile
+from batchpay.outcome import Outcome
 from batchpay.payment import State
 from batchpay.settings import GatewaySettings
 
@@ -221,7 +222,7 @@ def test_short_account_and_one_with_letters_are_masked_too() -> None:
     "extra",
     [
         {"errorMessage": {"response_code": "R01"}},
-        {"errorMessage": "Insufficient funds"},
+        {"errorMessage": "R01"},
         {"error": True},
         {"errors": [{"code": 7}]},
         {"response": {"detail": {"error_message": "no"}}},
@@ -250,10 +251,107 @@ def test_another_payments_answer_proves_nothing() -> None:
     """An answer that repeats another invoiceNumber leaves the payment in doubt; its own, or none, is fine."""
     profile = load()
     body = json.dumps({"status": "success", "payment": {"invoiceNumber": "INV-1"}}).encode()
-    assert profile.outcome_of(200, {}, body, invoice=lambda: "INV-2").state is State.IN_DOUBT
-    assert profile.outcome_of(200, {}, body, invoice=lambda: "inv-1 ").state is State.ACCEPTED
+    assert profile.outcome_of(200, {}, body, sent={"invoiceNumber": "INV-2"}.get).state is State.IN_DOUBT
+    assert profile.outcome_of(200, {}, body, sent={"invoiceNumber": "inv-1 "}.get).state is State.ACCEPTED
     assert profile.outcome_of(200, {}, body).state is State.ACCEPTED
-    assert profile.outcome_of(200, {}, b'{"status":"success"}', invoice=lambda: "INV-2").state is State.ACCEPTED
+    assert (
+        profile.outcome_of(200, {}, b'{"status":"success"}', sent={"invoiceNumber": "INV-2"}.get).state
+        is State.ACCEPTED
+    )
+
+
+PAYMENT = {"invoiceNumber": "INV-2", "amount": "100.00", "transactionType": "CREDIT", "currencyCode": "USD"}
+
+
+def judged(profile: Profile, **answer: Any) -> Outcome:
+    """What an answer that says `success` proves for PAYMENT."""
+    body = json.dumps({"status": "success", **answer}).encode()
+    return profile.outcome_of(200, {}, body, sent=PAYMENT.get)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"transaction": {"id": "T1", "status": "declined", "message": "Insufficient funds"}},
+        {"message": "Insufficient funds"},
+        {"successMessage": {"response_code": "51", "message": {"payment": {"id": "T1", "result": "Declined"}}}},
+        {"successMessage": {"transaction_id": "T1", "status": "pending review"}},
+        {"transaction_id": "T1", "payment_status": "PENDING_REVIEW"},
+        {"transaction_id": "T1", "transactionStatus": "OnHold"},
+        {"data": {"id": "T1", "state": "Payment returned"}},
+        {"data": {"state": "void", "inner": {"reference": 17}}},
+        {"results": [{"status": "failed"}]},
+        {"id": "T1", "approved": False},
+        {"id": "T1", "state": "payment not approved"},
+        {"id": "T1", "status_text": "ﬁled; DECLINED"},
+        {"id": "T1", "amount": "999.00"},
+        {"id": "T1", "amount": 10000},
+        {"id": "T1", "amount": "-100.00"},
+        {"payment": {"amount": "$1,000.00"}},
+        {"payment": {"transactionType": "debit "}},
+        {"payment": {"currencyCode": "EUR"}},
+        {"request": {"amount": "100.01"}},
+        {"echo": {"ach": {}, "transactionType": "DEBIT"}},
+        {"payment": {"invoiceNumber": "INV-1"}},
+        {"one": {"invoiceNumber": "inv-2"}, "two": {"invoiceNumber": "INV-1"}},
+    ],
+)
+def test_an_answer_that_contradicts_itself_or_its_request_proves_nothing(answer: dict[str, Any]) -> None:
+    """It was believed by its one word: declined for lack of funds, in review, or another payment's altogether."""
+    outcome = judged(load(), **answer)
+    assert outcome.state is State.IN_DOUBT
+    assert outcome.reason.startswith(("HTTP 200, status success, but the answer ", "the answer names another"))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"id": "T1", "avs": {"status": "declined", "error": "no match"}, "cvvResult": {"result": "failed"}},
+        {"id": "T1", "billing": {"status": "pending"}, "shipping": {"state": "void"}, "customer": {"status": "held"}},
+        {"id": "T1", "account": {"id": 5, "status": "review"}, "batch": {"id": "B1", "status": "pending"}},
+        {"id": "T1", "request": {"ach": {"status": "failed"}}, "recurring": {"status": "pending"}},
+        {"transaction": {"id": "T1", "status": "Approved"}, "history": {"status": "declined"}},
+        {"id": "T1", "payment_status": "not declined", "message": "no review needed: nothing was rejected"},
+        {"id": "T1", "amount": 100, "currency": "usd", "transactionType": "credit", "invoiceNumber": "ｉnv-2 "},
+        {"id": "T1", "amount": 100.0},
+        {"id": "T1", "amount": "$100"},
+        {"id": "T1", "fee": {"amount": "0.25"}, "balance": {"amount": "7.00"}},
+        {"id": "T1", "amount": None, "currency": "", "transactionType": " ", "invoiceNumber": None},
+        {"id": "T1", "amount": "see below", "currency": "840", "transactionType": "ACH"},
+        {"id": "T1", "result": 0, "state": 1},
+    ],
+)
+def test_honest_answers_are_not_hurt(answer: dict[str, Any]) -> None:
+    """What is said of an address, a card check or a customer, and amounts written another way, contradict nothing."""
+    outcome = judged(load(), **answer)
+    assert outcome.state is State.ACCEPTED, outcome.reason
+    assert outcome.answer.gateway_reference == "T1"
+
+
+def test_a_status_on_no_list_is_noted() -> None:
+    """It is no contradiction, and whoever reads the results sees that there was more; its word is not quoted."""
+    outcome = judged(load(), transaction={"id": "T1", "status": "canary"})
+    assert outcome.state is State.ACCEPTED
+    assert outcome.reason == "HTTP 200, status success; what it says under status is on no list"
+
+
+def test_what_contradicts_is_the_profiles() -> None:
+    """Names and words are lists that can be emptied; a word that means accepted contradicts nothing."""
+    assert judged(load({"not_accepted": []}), id="T1", state="pending").state is State.ACCEPTED
+    assert judged(load({"status": []}), id="T1", state="pending").state is State.ACCEPTED
+    assert judged(load({"not_accepted": ["Settling"]}), id="T1", state="settling").state is State.IN_DOUBT
+    assert judged(load({"echo_amount": []}), id="T1", amount=10000).state is State.ACCEPTED
+    assert judged(load({"echo_direction": ["kind"]}), id="T1", kind="Debit").state is State.IN_DOUBT
+    profile = load({"accepted": ["success", "PENDING"]})
+    assert judged(profile, status="PENDING", transaction={"status": "pending"}).state is State.ACCEPTED
+
+
+def test_a_decline_that_contradicts_itself_proves_nothing() -> None:
+    """A person may pay a declined row again."""
+    declined = {"status": "declined", "transaction": {"id": "T1"}}
+    assert judged(load(), **declined).state is State.DECLINED
+    assert judged(load(), **declined, result="approved").state is State.IN_DOUBT
+    assert judged(load(), **declined, amount="7.00").state is State.IN_DOUBT
 
 
 def test_reason_never_quotes_the_body() -> None:

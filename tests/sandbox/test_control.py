@@ -54,6 +54,7 @@ FAULTS: list[tuple[dict[str, Any], str, int]] = [
     ({"fault": "slow", "delay_ms": 1}, "200", 1),
     ({"fault": "garbage"}, "200", 1),
     ({"fault": "empty"}, "200", 1),
+    *(({"fault": name}, "200", 1) for name in ("declined_inside", "other_amount", "same_reference")),
 ]
 
 

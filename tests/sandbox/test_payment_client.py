@@ -28,6 +28,9 @@ EXPECTED = {
     "reset_before": State.IN_DOUBT,
     "reset_after": State.IN_DOUBT,
     "truncated": State.IN_DOUBT,
+    "declined_inside": State.IN_DOUBT,
+    "other_amount": State.IN_DOUBT,
+    "same_reference": State.ACCEPTED,  # only who knows the other payments sees that one is repeated
 }
 """What the client must make of each fault, whatever the dialect."""
 

@@ -1,0 +1,188 @@
+"""What an answer says against itself or against its request: CONTRACT.md, "An answer contradicts itself".
+
+Only objects that speak of this payment are asked: the one that has the deciding word, the one that has the reference,
+those around them, and those named payment, transaction or result. Nothing is concluded from what is said about an
+address, a card check, an account or a customer.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+Sent = Callable[[str], str | None]
+"""Returns the text of one member of the request by its name; None or empty if it has none."""
+
+NODES_MAX = 256
+_PHRASE_CHARACTERS_MAX = 64
+_ASIDE = ("billing", "shipping", "avs", "cvv", "cvc", "account", "customer", "merchant", "batch")
+_ECHOED = frozenset({"ach", "recurring", "request", "echo"})
+_NAMED = frozenset({"payment", "payments", "transaction", "transactions", "result", "results"})
+GOOD = frozenset({"approved", "accepted", "completed", "complete", "ok", "paid", "success", "successful", "true"})
+"""Words of a status that contradict no acceptance."""
+PAID = frozenset({"approved", "paid"})
+"""Words that contradict a decline."""
+_NEGATIONS = frozenset({"no", "not", "never", "none", "without"})
+_WORD = re.compile(r"[^\W_]+")
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_AMOUNT = re.compile(r"(-?)\$?\s*([0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]*)?|\.[0-9]+)")
+_CURRENCY = re.compile(r"[a-z]{3}")
+_DEFAULT_CURRENCY = "usd"
+
+
+class Node(NamedTuple):
+    """One object of an answer."""
+
+    members: Mapping[str, Any]
+    name: str
+    """Of the member that holds it, or that holds the list it is in; the answer itself has none."""
+    around: int
+    """The index of the object around it; -1 for the answer itself."""
+
+
+def is_aside(name: str) -> bool:
+    """Whether a member of this name speaks of something other than the payment."""
+    return name.casefold().startswith(_ASIDE)
+
+
+def nodes_of(answer: Mapping[str, Any]) -> list[Node]:
+    """List the objects of an answer that may speak of the payment, the outer ones first, up to a bound."""
+    found = [Node(answer, "", -1)]
+    for at, node in enumerate(found):
+        for name, part in node.members.items():
+            if isinstance(part, (dict, list)) and not is_aside(name):
+                for one in part if isinstance(part, list) else (part,):
+                    if isinstance(one, dict) and len(found) < NODES_MAX:
+                        found.append(Node(one, name, at))
+    return found
+
+
+def of_this_payment(
+    nodes: Sequence[Node], word_path: Sequence[str], reference: frozenset[str], *, also_echoed: bool
+) -> list[Mapping[str, Any]]:
+    """Return the objects whose words count, and those that repeat the request if `also_echoed`.
+
+    `reference` are the names of what a reference is looked for under.
+    """
+    holder: Any = nodes[0].members
+    for name in word_path[:-1]:
+        holder = holder.get(name) if isinstance(holder, dict) else None
+    found: set[int] = set()
+    for at, node in enumerate(nodes):
+        is_ours = node.name.casefold() in _NAMED or not reference.isdisjoint(node.members)
+        counts = node.members is holder or (also_echoed if _is_echoed(nodes, at) else is_ours)
+        while counts and at >= 0 and at not in found:
+            found.add(at)
+            at = nodes[at].around
+    return [nodes[at].members for at in sorted(found)]
+
+
+def _is_echoed(nodes: Sequence[Node], at: int) -> bool:
+    while at >= 0:
+        if nodes[at].name.casefold() in _ECHOED:
+            return True
+        at = nodes[at].around
+    return False
+
+
+def status_against(
+    objects: Iterable[Mapping[str, Any]], names: frozenset[str], against: frozenset[str], good: frozenset[str]
+) -> tuple[str | None, str | None]:
+    """Return what a status of these objects says of no or not yet, in words of the lists, and which status is unknown.
+
+    The latter is the name of one whose words are neither in `against` nor in `good`.
+    """
+    unknown: str | None = None
+    for name, status in _texts(objects, names):
+        said, is_known = _judged(status, against, good)
+        if said is not None:
+            return said, None
+        if not is_known:
+            unknown = unknown or name
+    return None, unknown
+
+
+@lru_cache(256)
+def _judged(status: str, against: frozenset[str], good: frozenset[str]) -> tuple[str | None, bool]:
+    """Return what a status says of no or not yet, and whether its words are known."""
+    words = _WORD.findall(folded(_CAMEL.sub(" ", status)))
+    phrase, is_denied = " ".join(words), bool(_NEGATIONS.intersection(words))
+    if phrase in against:
+        return phrase, True
+    if found := (good if is_denied else against).intersection(words):
+        return f"not {min(found)}" if is_denied else min(found), True
+    return None, phrase in good or phrase.isdecimal()
+
+
+def message_against(messages: Sequence[Any], against: frozenset[str]) -> str | None:
+    """Return a message that is nothing but words of `against`: more is prose, where `no review needed` is good news."""
+    for message in messages:
+        if isinstance(message, str) and len(message) <= _PHRASE_CHARACTERS_MAX:
+            phrase = " ".join(_WORD.findall(folded(message)))
+            if phrase in against:
+                return phrase
+    return None
+
+
+def echoes_another(objects: Sequence[Mapping[str, Any]], names: Mapping[str, frozenset[str]], sent: Sent) -> str | None:
+    """Return which member of the request is repeated with another meaning; None if none is.
+
+    `names` are those under which the answer may repeat each member. What can't be compared is no contradiction.
+    """
+    for member, echoes in names.items():
+        for _, echo in _texts(objects, echoes):
+            if _DIFFERS[member](folded(echo), folded(sent(member) or "")):
+                return member
+    return None
+
+
+def folded(text: str) -> str:
+    """Return a text as two of them are compared: NFKC, trimmed, case folded."""
+    return (text if text.isascii() else unicodedata.normalize("NFKC", text)).strip().casefold()
+
+
+def _texts(objects: Iterable[Mapping[str, Any]], names: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Yield the texts under these names that are not blank, each with its name."""
+    for members in objects:
+        for name in names & members.keys():
+            yield from ((name, text) for text in _texts_in(members[name]))
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, list):
+        for one in value:
+            yield from _texts_in(one)
+    elif isinstance(value, (str, bool, int, float)) and (text := str(value).strip()):
+        yield text
+
+
+def _amount_differs(echo: str, own: str) -> bool:
+    found = _AMOUNT.fullmatch(echo)
+    try:
+        return found is not None and Decimal(found[1] + found[2].replace(",", "")) != Decimal(own)
+    except InvalidOperation:
+        return False
+
+
+def _direction_differs(echo: str, own: str) -> bool:
+    return echo in ("debit", "credit") and own in ("debit", "credit") and echo != own
+
+
+def _currency_differs(echo: str, own: str) -> bool:
+    return _CURRENCY.fullmatch(echo) is not None and echo != (own or _DEFAULT_CURRENCY)
+
+
+def _invoice_differs(echo: str, own: str) -> bool:
+    return bool(own) and echo != own
+
+
+_DIFFERS: Mapping[str, Callable[[str, str], bool]] = {
+    "invoiceNumber": _invoice_differs,
+    "amount": _amount_differs,
+    "transactionType": _direction_differs,
+    "currencyCode": _currency_differs,
+}
