@@ -14,6 +14,8 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 BESIDE := POLARS_MAX_THREADS=1 $(PYTEST)
 
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate $(UPGRADE)
+EXTRA = $(PYTHON) -c "import sys, tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project'] \
+    ['optional-dependencies'][sys.argv[1]], sep='\n')" $(1)
 
 .DEFAULT_GOAL := help
 
@@ -25,10 +27,11 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "batchpay needs Python 3.11 or newer" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 
-# What batchpay needs to run, and batchpay itself.
-$(VENV)/.run: $(BIN)/python requirements.lock pyproject.toml
+# batchpay itself with what it and its add-ons need to run.
+LOCKS := requirements.lock requirements-web.lock requirements-postgres.lock
+$(VENV)/.run: $(BIN)/python $(LOCKS) tests/build.lock pyproject.toml
 	@echo "installing batchpay into $(VENV), once: about 300 MB, a minute or two" >&2
-	@$(PIP) --require-hashes -r requirements.lock
+	@$(PIP) --require-hashes $(patsubst %,-r %,$(LOCKS) tests/build.lock)
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -82,9 +85,9 @@ man: $(VENV)/.test  ## write the manual page from the commands' help to build/ba
 	@$(BIN)/python -m tests.support.man_page build/batchpay.1
 
 .PHONY: wheel
-wheel: $(VENV)/.test  ## build sdist and wheel into dist/
+wheel: $(VENV)/.test  ## build sdist and wheel into dist/; the same commit gives the same wheel
 	@rm -rf build dist *.egg-info
-	@$(BIN)/python -m build --no-isolation
+	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(BIN)/python -m build --no-isolation
 
 .PHONY: campaign-quick
 campaign-quick: $(VENV)/.test  ## kills, power cuts, faults and sabotages: about 500 points
@@ -121,8 +124,11 @@ bench-check: $(VENV)/.bench  ## fail if a ratio misses its target
 
 .PHONY: lock
 lock:  ## write the lock files for pyproject.toml (needs uv; UPGRADE=--upgrade takes newer versions)
-	@$(LOCK) pyproject.toml --group lock-build -o requirements.lock
-	@$(LOCK) -c requirements.lock --group test --group lint -o tests/requirements.lock
+	@$(LOCK) pyproject.toml -o requirements.lock
+	@$(call EXTRA,web) | $(LOCK) -c requirements.lock -o requirements-web.lock -
+	@$(call EXTRA,postgres) | $(LOCK) -c requirements.lock -o requirements-postgres.lock -
+	@$(LOCK) --group lock-build -o tests/build.lock
+	@$(LOCK) $(patsubst %,-c %,$(LOCKS) tests/build.lock) --group test --group lint -o tests/requirements.lock
 	@$(LOCK) -c tests/requirements.lock -c requirements.lock --group bench -o tests/benchmarks/requirements.lock
 
 .PHONY: clean

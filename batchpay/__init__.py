@@ -1,3 +1,3 @@
 """batchpay: check a file of bank payments, send it through an ACH gateway, never pay twice, lose nothing."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -32,6 +32,7 @@ never contains an account number or a key, and never quotes the text of a foreig
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -186,6 +187,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
     close = difflib.get_close_matches(word, [name for name in known if name], n=1)
     return f" (did you mean {close[0]}?)" if close else ""
+
+
+def add_on_missing(extra: str, package: str) -> str:
+    """Return that an add-on's package is missing, and what installs it: pip takes the batchpay that is there."""
+    return f"{package} is not installed; it comes with the add-on: {sys.executable} -m pip install 'batchpay[{extra}]'"
 
 
 def place_of(error: BaseException) -> str:

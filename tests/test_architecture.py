@@ -58,17 +58,22 @@ ONLY_IN: dict[str, set[str]] = {
     "httptools": {"gateway"},
     "tenacity": {"sending", "gateway"},
     "pandera": {"schemas", "validation"},
-    "sqlite3": {"ledger", "sandbox", "web"},
+    "sqlite3": {"ledger", "sandbox", "web", "cli"},  # cli: its version
     "flask": {"sandbox", "web"},
     "waitress": {"sandbox", "web"},
     "click": {"cli"},
     "rich": {"cli"},
     "cryptography": {"ledger"},
-    "psycopg": {"ledger"},
+    "psycopg": {"ledger"},  # ledger/postgres alone: see ADD_ONS
 }
 """Libraries, and the only parts that may import them."""
 
-_DATABASE = "batchpay.ledger.postgres"
+ADD_ONS = {
+    "batchpay.ledger.postgres": {"ledger/open.py"},
+    "batchpay.web": {"cli/web.py", "cli/web_demo.py"},
+    "batchpay.sandbox": {"cli/sandbox.py"},
+}
+"""What the core runs without, and the only files that import it, where it is called for: each is an extra."""
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 75
 
@@ -186,15 +191,18 @@ def test_sql_stands_together_by_name() -> None:
                     assert not statement.match(node.value), f"{path.name}:{node.lineno}"
 
 
-def test_a_ledger_in_a_file_needs_no_database_library() -> None:
-    """Psycopg is an extra: only what works with PostgreSQL imports it, and only the door imports that, where needed."""
+def test_the_core_runs_without_its_add_ons() -> None:
+    """PostgreSQL, the page and the sandbox are extras: few files import them, and only where they are called for."""
     for path in sources():
-        if path.parent.name != "postgres":
-            assert not {name for name in imported_by(path) if name.startswith("psycopg")}, path
-            if any(name.startswith(_DATABASE) for name in imported_by(path)):
-                at_once = {name for node in tree_of(path).body for name in imported_names(ast.Module([node], []))
-                           if not isinstance(node, ast.FunctionDef | ast.ClassDef)}  # fmt: skip
-                assert not {name for name in at_once if name.startswith(_DATABASE)}, path
+        for add_on, doors in ADD_ONS.items():
+            name = path.relative_to(ROOT / "batchpay").as_posix() if path.is_relative_to(ROOT / "batchpay") else ""
+            if not module_of(path).startswith(add_on) and any(one.startswith(add_on) for one in imported_by(path)):
+                assert name in doors, f"{path} imports {add_on}"
+                body = [node for node in without_types(tree_of(path)).body if not isinstance(node, ast.FunctionDef)]
+                at_once = imported_names(ast.Module(body, []))
+                assert not {one for one in at_once if one.startswith(add_on)}, path
+    commands = (ROOT / "batchpay" / "cli" / "commands.py").read_text("utf-8")
+    assert commands.count('"batchpay.cli.web"') == commands.count('"batchpay.cli.sandbox"') == 1
 
 
 def test_the_right_half_is_light() -> None:

@@ -17,7 +17,7 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.demo_database import PAYER, running_database
-from batchpay.errors import BatchpayError
+from batchpay.errors import BatchpayError, SettingsNotUsable
 
 _MARK = ".made-by-batchpay-demo"
 _SETTINGS = """# What the demo was run with; its sandbox ended with it.
@@ -47,7 +47,7 @@ def demo(context: Context, out: str, postgres: bool) -> int:
     """Start the sandbox on loopback, test the connection, submit the sample file, and write the report on it.
 
     With --postgres the ledger is in a PostgreSQL server, started in a temporary folder; it must be
-    installed, and so must the package psycopg.
+    installed, and so must the add-on postgres.
 
     Example: batchpay demo
     """
@@ -136,12 +136,14 @@ def _show(
 def running_sandbox(*, quietly: bool = False) -> Iterator[str]:
     """Run a sandbox in a process of its own on a free port of loopback; says and gives its origin."""
     arguments = [sys.executable, "-P", "-m", "batchpay", "sandbox", "--port", "0", "--json"]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own program
+    told: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen(arguments, **told) as process:  # noqa: S603 - our own program
         try:
             line = process.stdout.readline() if process.stdout else ""
-            origin = json.loads(line or "{}").get("origin")
+            answer = json.loads(line or "{}")
+            origin = answer.get("origin")
             if origin is None:
-                raise BatchpayError("the sandbox did not start")
+                raise SettingsNotUsable(answer.get("error", "the sandbox did not start"))
             if not quietly:
                 click.echo(f"sandbox ready at {origin}")
             yield origin

@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import io
 import os
+import platform
 import sys
+from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 
 import click
@@ -22,9 +25,12 @@ from batchpay.cli.process import (
     open_standard_descriptors,
     with_room_for_calls,
 )
-from batchpay.errors import BatchpayError, place_of
+from batchpay.errors import BatchpayError, add_on_missing, place_of
 from batchpay.text import printable
 from batchpay.writing.process_memory import collect_rarely, keep_freed_memory, keep_memory_private
+
+_OF_WEB = ("flask", "waitress", "werkzeug")
+"""What the page and the sandbox need, and no other command."""
 
 
 class LazyGroup(Group):
@@ -44,8 +50,44 @@ class LazyGroup(Group):
             formatter.write_dl([(name, help_text) for name, (_, help_text) in COMMANDS.items()])
 
 
+def _show_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    """Print what a report of a problem needs: version, date of its commit, Python, polars, SQLite."""
+    if wanted:
+        import sqlite3
+        from importlib.metadata import version
+
+        dated = f" ({date})" if (date := _commit_date()) else ""
+        click.echo(
+            f"batchpay {__version__}{dated}, Python {platform.python_version()}, polars {version('polars')}, "
+            f"SQLite {sqlite3.sqlite_version}"
+        )
+        context.exit()
+
+
+def _commit_date() -> str:
+    """Return the date that was written when the program was built; in a checkout git's, else nothing."""
+    package = Path(__file__).resolve().parents[1]
+    with suppress(FileNotFoundError):
+        return (package / "commit_date.txt").read_text("utf-8").strip()
+    if not (package.parent / ".git").exists():
+        return ""
+    from subprocess import run
+
+    git = ["git", "-C", str(package.parent), "log", "-1", "--format=%cs"]
+    with suppress(FileNotFoundError):
+        return run(git, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603 - a developer's own
+    return ""
+
+
 @click.group(cls=LazyGroup)
-@click.version_option(__version__, "--version", message="batchpay %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version, its date, and what it runs on.",
+)
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Send a file of bank payments through an ACH gateway: check every row, never pay twice, lose nothing.
@@ -99,6 +141,10 @@ def _call(context: Context) -> int:
         return error.exit_code
     except BatchpayError as error:
         return _fail(context, str(error), error.exit_code)
+    except ModuleNotFoundError as error:
+        if error.name not in _OF_WEB:
+            return _fail(context, f"internal error: {place_of(error)}", 1)
+        return _fail(context, add_on_missing("web", error.name), 5)
     except Exception as error:  # its text may hold a row, so only its kind and place are told
         return _fail(context, f"internal error: {place_of(error)}", 1)
     return code or 0

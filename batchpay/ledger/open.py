@@ -6,7 +6,6 @@ Whatever needs a ledger opens it here; no other package knows which database hol
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -15,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from batchpay.errors import BatchpayError, LedgerMissing, SettingsNotUsable, WrongUse
+from batchpay.errors import BatchpayError, LedgerMissing, SettingsNotUsable, WrongUse, add_on_missing
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.machine import machine_name
 from batchpay.ledger.paths import LedgerPaths
@@ -44,10 +43,7 @@ def _is_postgres(settings: LedgerSettings) -> bool:
 def _postgres() -> ModuleType:
     """Load what works with PostgreSQL; raises SettingsNotUsable if it is not installed."""
     if find_spec("psycopg") is None:
-        raise SettingsNotUsable(
-            "ledger.url names a PostgreSQL database, for which a package is missing: "
-            f"{sys.executable} -m pip install 'psycopg[binary]>=3.2'"
-        )
+        raise SettingsNotUsable(f"ledger.url names a PostgreSQL database: {add_on_missing('postgres', 'psycopg')}")
     from batchpay.ledger.postgres import opening as of_postgres
 
     return of_postgres

@@ -24,7 +24,7 @@ DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 REACHES_THE_MACHINE = ("systemctl", "journalctl", "crontab")
 OPTIONAL_TOOLS = ("systemd-analyze", "promtool", "logrotate")
-INSTALLED = "umask 022\npython3 -m venv /opt/batchpay-0.1.0\n"
+INSTALLED = "umask 022\nwheel=$(ls batchpay-*-py3-none-any.whl)\n"
 PAGES = ("install-systemd.md", "install-cron.md")
 SEARCH_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 NAMESPACE = ("unshare", "--mount", "--propagation", "private")
@@ -38,13 +38,14 @@ mount --bind {base} /opt/python
 cp -a /etc/. /opt/etc/
 mount --bind /opt/etc /etc
 for folder in /srv /var/lib /var/log /usr/local/sbin; do mount -t tmpfs none $folder; done
-mkdir -p /opt/batchpay-0.1.0/bin
-cat >/opt/batchpay-0.1.0/bin/batchpay <<'END'
+version=batchpay-9.9
+mkdir -p /opt/$version/bin
+cat >/opt/$version/bin/batchpay <<'END'
 #!/bin/sh
 LD_LIBRARY_PATH=/opt/python/lib PYTHONPATH={path} exec /opt/python/bin/{python} -P -m batchpay "$@"
 END
-chmod 0755 /opt/batchpay-0.1.0/bin/batchpay
-ln -sfn batchpay-0.1.0 /opt/batchpay
+chmod 0755 /opt/$version/bin/batchpay
+ln -sfn $version /opt/batchpay
 umask 077
 """
 """Replaces the first block, which would download: the tester's own packages, run by any user. The first block has its

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -13,17 +16,44 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build sdist and wheel from what git would clone."""
-    folder = tmp_path_factory.mktemp("wheel")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build sdist and wheel from what git would clone, or from an unpacked sdist."""
+    folder = tmp_path_factory.mktemp("built")
     source = folder / "source"
-    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(source)], check=True)
+    if (ROOT / ".git").exists():
+        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(source)], check=True)
+    else:
+        shutil.copytree(ROOT, source, symlinks=True, ignore=shutil.ignore_patterns(".venv", "dist", "__pycache__"))
     subprocess.run(
-        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder / "dist"), str(source)],
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(source)],
         check=True,
         capture_output=True,
+        env={**os.environ, "SOURCE_DATE_EPOCH": "1775001600"},
     )
-    return next((folder / "dist").glob("*.whl"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    return next(built.glob("*.whl"))
+
+
+def test_the_sdist_can_be_tested(built: Path) -> None:
+    """It has tests, locks and what they read, and the links by which the tests find the rules."""
+    with tarfile.open(next(built.glob("*.tar.gz"))) as sdist:
+        members = {member.name.split("/", 1)[-1]: member for member in sdist.getmembers()}
+    files = [path for folder in ("tests", "docs", "schemas", "samples", ".ci") for path in (ROOT / folder).rglob("*")]
+    tracked = {path.relative_to(ROOT).as_posix() for path in files if path.is_file() and path.suffix != ".pyc"}
+    assert not tracked - members.keys()
+    assert {"Makefile", "README.md", "requirements.lock", "requirements-web.lock", "tests/build.lock"} <= members.keys()
+    assert {members[f"batchpay/{name}"].linkname for name in ("samples", "schemas")} == {"../samples", "../schemas"}
+
+
+def test_a_wheel_of_one_commit_is_always_the_same(built: Path, wheel: Path, tmp_path: Path) -> None:
+    """Files have the time of the commit, and the version is shown with its date."""
+    with zipfile.ZipFile(wheel) as files:
+        assert {file.date_time[:3] for file in files.infolist()} == {(2026, 4, 1)}
+        assert files.read("batchpay/commit_date.txt") == b"2026-04-01\n"
 
 
 def test_the_wheel_has_rules_samples_and_statements(wheel: Path) -> None:
@@ -43,7 +73,7 @@ def test_the_wheel_has_rules_samples_and_statements(wheel: Path) -> None:
 def test_the_wheel_works_from_anywhere(wheel: Path, tmp_path: Path) -> None:
     """Unpacked into an empty folder it validates a file, without the checkout on its path."""
     installed = tmp_path / "site"
-    zipfile.ZipFile(wheel).extractall(installed)
+    zipfile.ZipFile(wheel).extractall(installed)  # noqa: S202 - our own
     file = tmp_path / "payments.csv"
     file.write_bytes((ROOT / "samples" / "small.csv").read_bytes())
     program = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -196,3 +197,23 @@ def test_a_line_that_cannot_be_parsed_has_its_object_too(line: str) -> None:
 def test_a_word_after_the_options_does_not_ask_for_an_object() -> None:
     done = command("", "nope", "--", "--json")
     assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_the_version_tells_what_a_report_of_a_problem_needs() -> None:
+    """One line: version and date of its commit, Python, polars, SQLite; a checkout asks git."""
+    told = command("", "--version").stdout
+    number = r"[0-9]+(\.[0-9]+)+"
+    date = r"( \([0-9]{4}-[0-9]{2}-[0-9]{2}\))?"  # nobody knows it where neither git nor a build has told it
+    assert re.fullmatch(rf"batchpay {number}{date}, Python {number}, polars {number}, SQLite {number}\n", told)
+
+
+@pytest.mark.parametrize("line", ["web", "web --demo", "web user list", "sandbox", "demo"])
+def test_a_command_without_its_add_on_says_what_to_install(line: str, tmp_path: Path) -> None:
+    """The core runs without Flask and waitress: it was an internal error."""
+    (tmp_path / "flask.py").write_text("raise ModuleNotFoundError('none', name='flask')")
+    (tmp_path / "waitress.py").write_text("raise ModuleNotFoundError('none', name='waitress')")
+    (tmp_path / "werkzeug.py").write_text("raise ModuleNotFoundError('none', name='werkzeug')")
+    code = f"sys.path.insert(0, {str(tmp_path)!r}); os.environ['PYTHONPATH'] = {str(tmp_path)!r}; os.chdir(sys.path[0])"
+    done = command(code, *line.split())
+    assert (done.returncode, done.stdout) == (5, "")
+    assert re.fullmatch(r"batchpay: [a-z]+ is not installed; .* -m pip install 'batchpay\[web\]'\n", done.stderr)

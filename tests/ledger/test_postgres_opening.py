@@ -260,7 +260,7 @@ def test_a_database_without_a_ledger_is_told_from_one_with(postgres_server: Serv
 def test_a_missing_package_is_named_with_the_python_that_lacks_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """An extra under batchpay's own name was advised: no registry is known to have it, and a system's pip refuses."""
     monkeypatch.setattr("batchpay.ledger.open.find_spec", lambda name: None)
-    with pytest.raises(SettingsNotUsable, match=f"{sys.executable} -m pip install 'psycopg"):
+    with pytest.raises(SettingsNotUsable, match=f"{sys.executable} -m pip install 'batchpay.postgres.'"):
         open_ledger(LedgerSettings(url="postgresql://payer@db.example/payments"))
 
 
