@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -63,13 +63,14 @@ def list_accounts(context: Context, deleted: bool | None) -> int:
     """
     with _client(context) as client:
         accounts = client.accounts(deleted)
+        gone = {account.id for account in (client.accounts(True) if deleted is None else accounts if deleted else ())}
     if context.json:
-        output.print_json(context, {"gateways": [account.as_json() for account in accounts]})
-        return 0
-    if not accounts:
+        listed = [{**account.as_json(), "deleted": account.id in gone} for account in accounts]
+        output.print_json(context, {"gateways": listed})
+    elif accounts:
+        _print_accounts(accounts, gone)
+    else:
         output.say(context, "no such accounts")
-        return 0
-    _print_accounts(accounts)
     return 0
 
 
@@ -321,7 +322,10 @@ def _print(context: Context, value: dict[str, Any], text: str) -> None:
         click.echo(printable(line))
 
 
-def _print_accounts(accounts: list[GatewayAccount]) -> None:
-    header = ("id", "gateway_name", "gateway_display_name", "date_created", "date_updated")
-    rows = [[str(account.as_json()[name] or "") for name in header] for account in accounts]
-    output.print_table(header, rows, right=frozenset({"id"}))
+def _print_accounts(accounts: list[GatewayAccount], deleted: Container[int] = ()) -> None:
+    names = ("id", "gateway_name", "gateway_display_name", "date_created", "date_updated")
+    rows = [
+        [*(str(account.as_json()[name] or "") for name in names), "deleted" if account.id in deleted else ""]
+        for account in accounts
+    ]
+    output.print_table((*names, ""), rows, right=frozenset({"id"}))

@@ -69,6 +69,10 @@ def test_an_account_from_create_to_delete(gateway: Home) -> None:
     assert gateway.json("gateway", "delete", str(number), "--yes") == {"message": "Deleted"}
     assert [account["id"] for account in gateway.json("gateway", "list", "--deleted")["gateways"]] == [number]
     assert number not in [account["id"] for account in gateway.json("gateway", "list", "--not-deleted")["gateways"]]
+    whole = gateway.json("gateway", "list")["gateways"]
+    assert [account["id"] for account in whole if account["deleted"]] == [number], "it looked like one that can be used"
+    table = gateway.run("gateway", "list").stdout.splitlines()
+    assert [line.split()[0] for line in table if line.endswith("deleted")] == [str(number)]
 
 
 def test_secrets_come_from_environment_or_file(gateway: Home) -> None:

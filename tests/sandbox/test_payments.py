@@ -15,6 +15,7 @@ from batchpay.sandbox.options import Options
 from batchpay.sandbox.server import running
 from batchpay.schemas import tables
 from tests.support.sandbox_requests import (
+    ACCOUNT_HEADERS,
     PAYMENT_HEADERS,
     TIMEOUT_S,
     control,
@@ -71,7 +72,7 @@ def test_wrong_credentials_are_refused(url: str, path: str, headers: dict[str, s
 def test_the_word_for_service_is_an_option() -> None:
     """The payment API's header names begin with the word the sandbox was started with."""
     with running(Options(port=0, service_header="ACME")) as url:
-        headers = {"ACME-API-ID": "sandbox", "ACME-API-KEY": "sandbox-key"}
+        headers = {"ACME-API-ID": "sandbox", "ACME-API-KEY": "sandbox-key", "Content-Type": "application/json"}
         there = requests.post(url + "/v2/api/connection.json", headers=headers, timeout=TIMEOUT_S)
         other = requests.post(url + "/v2/api/connection.json", headers=PAYMENT_HEADERS, timeout=TIMEOUT_S)
     assert (there.status_code, other.status_code) == (200, 401)
@@ -208,17 +209,20 @@ def test_lenient_takes_what_strict_refuses() -> None:
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"gatewayId": 1, "gatewayId": 1}', b'{"amount": NaN}', b"\xff"])
 def test_what_is_no_json_object_is_refused(url: str, body: bytes) -> None:
     """A body that is no single, unambiguous JSON object is refused."""
-    headers = {**PAYMENT_HEADERS, "Content-Type": "application/json"}
-    answer = requests.post(url + "/v2/api/payment.json", data=body, headers=headers, timeout=TIMEOUT_S)
+    answer = requests.post(url + "/v2/api/payment.json", data=body, headers=PAYMENT_HEADERS, timeout=TIMEOUT_S)
     assert answer.status_code == 400
 
 
-def test_the_body_must_be_sent_as_json(url: str) -> None:
-    """Another content type is refused with 415."""
-    answer = requests.post(
-        url + "/v2/api/payment.json", data=json.dumps(payment_body()), headers=PAYMENT_HEADERS, timeout=TIMEOUT_S
-    )
-    assert answer.status_code == 415
+def test_every_request_must_name_json(url: str) -> None:
+    """Another content type is refused with 415, and none as well: a GET without it was answered."""
+    plain = {**PAYMENT_HEADERS, **ACCOUNT_HEADERS, "Content-Type": "text/plain"}
+    answers = [
+        requests.post(url + "/v2/api/payment.json", data=json.dumps(payment_body()), headers=plain, timeout=TIMEOUT_S),
+        requests.get(url + "/demoapi/gateways.json", headers=plain, timeout=TIMEOUT_S),
+    ]
+    del plain["Content-Type"]
+    answers.append(requests.get(url + "/demoapi/gateway.json/1001", headers=plain, timeout=TIMEOUT_S))
+    assert [answer.status_code for answer in answers] == [415, 415, 415]
 
 
 @pytest.mark.parametrize("code", sorted(RETURN_CODES))

@@ -9,8 +9,9 @@ from typing import Any
 
 import requests
 
-PAYMENT_HEADERS = {"SERVICE-API-ID": "sandbox", "SERVICE-API-KEY": "sandbox-key"}
-ACCOUNT_HEADERS = {"svs-api-id": "sandbox", "svs-api-key": "sandbox-key"}
+_JSON = {"Content-Type": "application/json"}
+PAYMENT_HEADERS = {"SERVICE-API-ID": "sandbox", "SERVICE-API-KEY": "sandbox-key", **_JSON}
+ACCOUNT_HEADERS = {"svs-api-id": "sandbox", "svs-api-key": "sandbox-key", **_JSON}
 TIMEOUT_S = 20
 
 
