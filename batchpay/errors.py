@@ -18,6 +18,7 @@
     │       ├── LedgerOnAnotherMachine   a copy, or a ledger that was moved
     │       └── LedgerBesideAnother      a new one would not know what the other paid
     ├── RunStopped                   6  stopped early, safe to run again
+    │   ├── FileOvertaken                other files with its payments were registered during each of its checks
     │   ├── GatewayUnreachable
     │   └── CredentialsRefused
     ├── WaitingForPerson             8  a person must approve or decide first; nothing new was registered or sent
@@ -143,6 +144,10 @@ class RunStopped(BatchpayError):
     """A run ended before its work was done; running it again is safe."""
 
     exit_code = 6
+
+
+class FileOvertaken(RunStopped):
+    """Other files with payments of this one were registered during each of its checks; nothing of it was sent."""
 
 
 class GatewayUnreachable(RunStopped):

@@ -17,6 +17,7 @@ from batchpay.errors import (
     BatchHeld,
     BatchpayError,
     CheckFailed,
+    FileOvertaken,
     FileRefused,
     LedgerNotUsable,
     LossNotSettled,
@@ -36,7 +37,7 @@ _Doubts = Mapping[str, Mapping[str, Totals]]
 _AFTER_SENDING = (0, 3, 6, 7)
 """Exit codes of files of which something may have been sent."""
 
-_OF_ONE_FILE = (CheckFailed, FileRefused, BatchHeld, WrongUse, WaitingForPerson)
+_OF_ONE_FILE = (CheckFailed, FileOvertaken, FileRefused, BatchHeld, WrongUse, WaitingForPerson)
 """Errors after which the next file is begun all the same."""
 
 Work = Callable[[str], tuple[int, dict[str, Any]]]

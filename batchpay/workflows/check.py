@@ -31,7 +31,7 @@ from batchpay.validation.check import valid_rows
 from batchpay.validation.verdict import Failure, Verdict
 from batchpay.workflows.checked_file import FileCheck
 from batchpay.workflows.decisions import Decisions
-from batchpay.workflows.file_check import CheckContext, check_file
+from batchpay.workflows.file_check import CheckContext, check_file, open_file
 from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.move_gateway import notes_on_gateway, refuse_other_gateway
 from batchpay.workflows.paid_elsewhere import must_check_elsewhere, refuse_other_environment, refuse_paid_elsewhere
@@ -145,7 +145,7 @@ def validate(request: FileRequest, settings: Settings) -> Preview:
     what a submission would send is what the ledger does not have yet.
     """
     with ledger_if_any(settings.ledger) as ledger:
-        checked = check_file(request, CheckContext(settings, ledger, wants_schedule=True))
+        checked = check_file(open_file(request), request, CheckContext(settings, ledger, wants_schedule=True))
         preview = _preview(ledger, request, checked, settings, Decisions())
         _note_if_outdated(preview.summary, ledger)
         return preview
@@ -177,7 +177,7 @@ def dry_run(
         context = CheckContext(settings, ledger, preflight, decisions, wants_schedule=True)
         if ledger is not None and not decisions.paid_elsewhere_checked:
             refuse_other_environment(ledger, settings)
-        checked = check_file(request, context)
+        checked = check_file(open_file(request), request, context)
         if insists and checked.accounts.problem is not None:
             raise checked.accounts.problem
         refuse_release_of_nothing(checked, decisions)

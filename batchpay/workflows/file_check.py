@@ -90,23 +90,28 @@ def one_fault_one_file(name: str) -> Iterator[None]:
         raise CheckFailed(name, error) from error
 
 
-def check_file(request: FileRequest, context: CheckContext) -> FileCheck:
+def open_file(request: FileRequest) -> Source:
+    """Open a payment file, which can be checked several times; raises FileRefused, CheckFailed."""
+    with one_fault_one_file(request.name or request.path):
+        return open_source(
+            request.path,
+            format=request.format,
+            encoding=request.encoding,
+            sheet=request.sheet,
+            include_hidden=request.include_hidden,
+            mapping=_load_map(request.map_file) if request.map_file else request.mapping,
+            name=request.name,
+        )
+
+
+def check_file(source: Source, request: FileRequest, context: CheckContext) -> FileCheck:
     """Read the whole file once and write its rejects; raises FileRefused if it is refused whole, CheckFailed."""
     with one_fault_one_file(request.name or request.path):
-        return _check_file(request, context)
+        return _check_file(source, request, context)
 
 
-def _check_file(request: FileRequest, context: CheckContext) -> FileCheck:
+def _check_file(source: Source, request: FileRequest, context: CheckContext) -> FileCheck:
     expected = stated_totals(request.path, request.expect_rows, request.expect_cents)
-    source = open_source(
-        request.path,
-        format=request.format,
-        encoding=request.encoding,
-        sheet=request.sheet,
-        include_hidden=request.include_hidden,
-        mapping=_load_map(request.map_file) if request.map_file else request.mapping,
-        name=request.name,
-    )
     reading = _Reading(source, request, context)
     checked = reading.checked
     checked.control = expected.read

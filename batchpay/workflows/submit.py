@@ -16,7 +16,7 @@ import polars as pl
 
 from batchpay.approval.approvals import Policy
 from batchpay.approval.plan import Plan, PlanText
-from batchpay.errors import BatchHeld, BatchpayError, FileRefused, HeldElsewhere, LedgerNotUsable
+from batchpay.errors import BatchHeld, BatchpayError, FileOvertaken, FileRefused, HeldElsewhere
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.origin import environment_of, is_rehearsal
 from batchpay.intake.prefetch import ahead
@@ -37,7 +37,7 @@ from batchpay.workflows.approve import LetThrough, let_through
 from batchpay.workflows.check import batch_to_continue, refuse_release_of_nothing
 from batchpay.workflows.checked_file import FileCheck
 from batchpay.workflows.decisions import Decisions
-from batchpay.workflows.file_check import CheckContext, check_file, one_fault_one_file
+from batchpay.workflows.file_check import CheckContext, check_file, one_fault_one_file, open_file
 from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.held_back import Fails
 from batchpay.workflows.move_gateway import notes_on_gateway
@@ -92,6 +92,7 @@ def submit(
         plan = None if submission.plan is None else Plan.parse(submission.plan, ledger)
         for note in notes_on_gateway(ledger, settings):
             progress.say(note)
+        source = open_file(request)  # once: standard input can't be read again
         for _ in range(_REGISTER_TRIES):
             counts = plan is not None or Policy.from_settings(settings.policy).asks
             context = CheckContext(
@@ -102,7 +103,7 @@ def submit(
                 wants_schedule=counts,
                 submits=True,
             )
-            checked = check_file(request, context)
+            checked = check_file(source, request, context)
             _log_check(checked)
             if plan is None:  # a plan that differs in this is refused with all its differences
                 refuse_release_of_nothing(checked, submission.decisions)
@@ -120,7 +121,7 @@ def submit(
                     run = replace(submission.run, approvals=found.approvals, fails=fails, why=looked)
                     finished = run_batch(ledger, found.batch, settings, credentials, run, actor, progress)
             except RegisteredMeanwhile:
-                continue  # rows were added in between: they must be looked up as well
+                continue  # payments of this file were added in between: they must be looked up as well
             except HeldElsewhere as error:
                 if not submission.joins:
                     raise
@@ -135,7 +136,10 @@ def submit(
                 summary.allowed_duplicates = checked.earlier.allowed_json(submission.decisions.reason)
             add_in_doubt_elsewhere(summary, ledger, finished)
             return summary, checked.verdict
-    raise LedgerNotUsable("other files are being registered in this ledger; run the command again")
+    raise FileOvertaken(
+        f"{source.name}: other files with payments of this one are being registered, nothing was sent now; run the "
+        "command again"
+    )
 
 
 def _nothing_left_notes(batch: BatchSummary, decisions: Decisions) -> list[str]:

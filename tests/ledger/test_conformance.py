@@ -171,6 +171,34 @@ def test_a_registration_fails_if_another_came_between(ledger: Ledger) -> None:
     assert ledger.registration_count() == 1
 
 
+def test_only_news_of_the_same_payment_makes_a_machine_look_again(ledger: Ledger) -> None:
+    """A paymentId alone is such news. What the look-up could see is none, nor is what two others repeat."""
+    for number in (1, 2):
+        register(ledger, columns(ledger, [number], named=[number]), content=bytes([number]))
+    seen = new_batch(ledger, 1, content=b"this one")
+    register(ledger, columns(ledger, [1], named=[1]), content=b"another")
+    with pytest.raises(RegisteredMeanwhile), ledger.register(seen, "ada") as registering:
+        registering.add_payments(columns(ledger, [1], named=[1], salt="other bill"))
+        registering.finish()
+    with ledger.register(seen, "ada") as registering:
+        registering.add_payments(columns(ledger, [2], named=[2]))
+        registering.finish()
+    with pytest.raises(RegisteredMeanwhile), ledger.register(seen, "ada") as registering:
+        registering.add_payments(columns(ledger, [2]))
+        registering.finish()
+    assert len(ledger.batches()) == 4
+
+
+def test_one_content_that_two_calls_register_is_one_batch(ledger: Ledger) -> None:
+    """Also where no row of it passed the rules, so that the two have no digest of a row in common."""
+    seen = new_batch(ledger, 1)
+    register(ledger, columns(ledger, []), rejected([1]))
+    with pytest.raises(RegisteredMeanwhile), ledger.register(seen, "ada") as registering:
+        registering.add_rejected(rejected([1]))
+        registering.finish()
+    assert len(ledger.batches()) == 1
+
+
 def test_the_same_content_again_has_its_own_name_and_reason(ledger: Ledger) -> None:
     """A repeat is called -2 and says why; the latest is found by digest, each by its own name."""
     first = register(ledger, columns(ledger, [1]))

@@ -657,22 +657,6 @@ def test_sixteen_machines_register_at_once(factory: PostgresFactory) -> None:
     assert ledger.check() == []
 
 
-def test_only_news_of_the_same_payment_makes_a_machine_look_again(factory: PostgresFactory) -> None:
-    """A paymentId alone is such news. What the look-up could see is none, nor is what two others repeat."""
-    ledger = factory.create()
-    for number in (1, 2):
-        register(ledger, columns(ledger, [number], named=[number]), content=bytes([number]))
-    seen = new_batch(ledger, 1, content=b"this one")
-    register(ledger, columns(ledger, [1], named=[1]), content=b"another")
-    with pytest.raises(RegisteredMeanwhile), ledger.register(seen, "ada") as registering:
-        registering.add_payments(columns(ledger, [1], named=[1], salt="other bill"))
-        registering.finish()
-    with ledger.register(seen, "ada") as registering:
-        registering.add_payments(columns(ledger, [2], named=[2]))
-        registering.finish()
-    assert len(ledger.batches()) == 4
-
-
 def test_what_a_server_can_not_do_is_refused_in_words(used: PostgresFactory) -> None:
     """Backups are the database's own affair, and nothing there can be proved to be erased."""
     ledger = used.open()

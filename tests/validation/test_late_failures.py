@@ -14,7 +14,7 @@ from batchpay.payment import State
 from batchpay.schemas.columns import REJECTS_OWN
 from batchpay.schemas.options import RuleOptions
 from batchpay.validation.rejects import open_rejects
-from batchpay.workflows.file_check import CheckContext, check_file
+from batchpay.workflows.file_check import CheckContext, check_file, open_file
 from batchpay.workflows.file_request import FileRequest
 from tests.support.command import small_file
 from tests.support.whole_check import check
@@ -32,7 +32,7 @@ def test_a_row_that_fails_twice_stands_once(tmp_path: Path, ending: str) -> None
     file.write_text("\n".join(lines) + "\n", "utf-8")
     target = tmp_path / f"wrong.{ending}"
     request = FileRequest(str(file), RuleOptions(AS_OF), rejects=target)
-    summary = check_file(request, CheckContext()).summary(request)
+    summary = check_file(open_file(request), request, CheckContext()).summary(request)
     assert summary.of(State.REJECTED).rows == 2
     frame = pl.read_csv(target, infer_schema=False) if ending == "csv" else pl.read_parquet(target)
     assert frame["_row"].to_list() == ["2", "3"]
@@ -73,7 +73,7 @@ def test_a_row_that_comes_late_keeps_its_warnings(tmp_path: Path) -> None:
         out.writerows(rows)
     target = tmp_path / "wrong.csv"
     request = FileRequest(str(file), RuleOptions(AS_OF), rejects=target)
-    checked = check_file(request, CheckContext())
+    checked = check_file(open_file(request), request, CheckContext())
     frame = pl.read_csv(target, infer_schema=False)
     assert frame["_row"].to_list() == ["1", "2", "3", "4", "5"]
     assert frame["_errors"].str.contains("paymentId: duplicate").all()
@@ -95,7 +95,7 @@ def test_a_rejected_row_with_a_carriage_return_comes_back_beside_a_ragged_and_a_
     file.write_bytes("\n".join([*lines, ""]).encode())
     target = tmp_path / "wrong.csv"
     request = FileRequest(str(file), RuleOptions(AS_OF), rejects=target)
-    assert check_file(request, CheckContext()).verdict.rejected.rows == 4
+    assert check_file(open_file(request), request, CheckContext()).verdict.rejected.rows == 4
     with target.open(encoding="utf-8", newline="") as written:
         rows = list(csv.reader(written))[1:]
     assert [row[0] for row in rows] == ["1", "2", "3", "5"]

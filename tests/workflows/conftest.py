@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from batchpay.ledger.open import create_ledger
 from tests.support.oracle import Oracle, running_oracle
 from tests.workflows.desk import Desk, make_desk
 from tests.workflows.office import Office
@@ -34,3 +36,15 @@ def strict(office: Office) -> Office:
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """An empty ledger and a gateway in this process that counts."""
     return make_desk(tmp_path, monkeypatch)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def on_both(request: pytest.FixtureRequest, desk: Desk) -> None:
+    """Put the desk's ledger into a file, then into a database of a server."""
+    if request.param == "postgres":
+        server = request.getfixturevalue("postgres_server")
+        database = server.new_database()
+        desk.settings = replace(desk.settings, ledger=replace(desk.settings.ledger, url=server.url(database)))
+        create_ledger(desk.settings.ledger, "tester", owner_url=server.owner_url(database))
+    else:
+        create_ledger(desk.settings.ledger, "tester")

@@ -9,17 +9,21 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from batchpay.errors import SettingsNotUsable, WaitingForPerson
+from batchpay.errors import RunStopped, SettingsNotUsable, WaitingForPerson
+from batchpay.intake import streams
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import Decision
 from batchpay.payment import State, Totals
 from batchpay.sending.limits import Limits
 from batchpay.settings import PolicySettings
 from batchpay.summary import Summary
+from batchpay.workflows import submit as submitting
+from batchpay.workflows.file_check import check_file
 from batchpay.workflows.move_gateway import move_gateway
 from batchpay.workflows.reconcile import ReconcileRequest, reconcile
 from tests.workflows.desk import ANN, IN_DOUBT, Desk
@@ -136,3 +140,57 @@ def test_one_gateway_becomes_no_other_environment_while_a_file_is_checked(desk: 
     with pytest.raises(SettingsNotUsable, match="as a live gateway, and is now set to be a test one"):
         desk.submit(path)
     assert desk.arrived == {"A-1": 1}
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Let standard input hold a file, which can be read once."""
+
+    def let(path: Path) -> None:
+        blocks = [path.read_bytes()]
+        path.unlink()
+        monkeypatch.setattr(streams, "given_blocks", lambda _: (blocks.pop() for _ in blocks[:]))
+
+    return let
+
+
+@pytest.mark.usefixtures("on_both")
+def test_standard_input_is_read_once_whatever_is_registered_during_its_check(
+    desk: Desk, before_lock: BeforeLock, given: Callable[[Path], None]
+) -> None:
+    """Another file had one of its bills: it had to be checked again, and was reported to be empty."""
+    given(desk.file("may.csv", ONE, TWO))
+    before_lock(lambda: desk.submit(desk.file("other.csv", ONE)))
+    done = desk.submit(Path("-"), rejects=desk.folder / "rejects.csv", format="csv")
+    assert (done.exit_code, done.total, desk.arrived) == (3, Totals(2, 30_00), {"A-1": 1, "A-2": 1})
+
+
+@pytest.mark.usefixtures("on_both")
+@pytest.mark.parametrize("shares", [False, True])
+def test_a_file_is_checked_again_only_for_its_own_payments(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, shares: bool
+) -> None:
+    """Small files that are registered again and again starved a large one: three checks of an hour, then code 5."""
+    checks: list[int] = []
+    check = check_file
+
+    def checked(*args: Any) -> Any:
+        found = check(*args)
+        checks.append(1)
+        row = {"invoiceNumber": f"B-{len(checks)}", "amount": "1.00"}
+        if shares:
+            row = ONE | {"invoiceNumber": f"A-{len(checks)}"}
+        with monkeypatch.context() as patch:
+            patch.setattr(submitting, "check_file", check)
+            desk.submit(desk.file("small.csv", row))
+        return found
+
+    monkeypatch.setattr(submitting, "check_file", checked)
+    rows = [ONE | {"invoiceNumber": f"A-{number}"} for number in range(1, 5)]
+    if shares:
+        with pytest.raises(RunStopped, match=r"large.csv: .*run the command again"):
+            desk.submit(desk.file("large.csv", *rows))
+        assert len(checks) == 3
+    else:
+        assert desk.submit(desk.file("large.csv", *rows)).exit_code == 0
+        assert len(checks) == 1

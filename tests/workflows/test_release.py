@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from batchpay.errors import WrongUse
+from batchpay.intake.source import Source
 from batchpay.payment import State, Totals
 from batchpay.sending.limits import Limits
 from batchpay.settings import PolicySettings
@@ -110,8 +111,8 @@ def test_two_concurrent_commands_pay_one_payment_id_once(
     other = desk.file("other.csv", LARGE | {"amount": "500.01"})
     asked: list[FileRequest] = []
 
-    def check_and_wait(request: FileRequest, around: CheckContext) -> FileCheck:
-        checked = check_file(request, around)
+    def check_and_wait(source: Source, request: FileRequest, around: CheckContext) -> FileCheck:
+        checked = check_file(source, request, around)
         if not asked:
             asked.append(request)
             desk.submit(*((file, "the board agreed") if first == "release" else (other,)))

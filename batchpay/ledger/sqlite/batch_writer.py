@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import repeat
@@ -41,9 +42,14 @@ They take 33 bytes a row. Each insertion touches most pages of their tables, wha
 
 
 class ChunkWriter:
-    """Writes rows' sealed payloads and digests; used for new batches and for rows released later."""
+    """Writes rows' sealed payloads and digests; used for new batches and for rows released later.
 
-    def __init__(self, store: Store, transaction: Transaction, batch: int) -> None:
+    `news` are the batches that others added rows to since earlier payments were looked up.
+    """
+
+    def __init__(self, store: Store, transaction: Transaction, batch: int, news: Sequence[int]) -> None:
+        self._news = json.dumps(news) if news else None
+        self._has_shared = False
         self._keys = store.keys
         self._transaction = transaction
         self._batch = batch
@@ -68,12 +74,21 @@ class ChunkWriter:
 
     def write_identities(self) -> None:
         """Write the gathered digests in their own order."""
-        for into, values, lines in (
-            (sql.ADD_FINGERPRINTS, "(?, ?, ?)", self._fingerprints),
-            (sql.ADD_PAYMENT_IDS, "(?, ?)", self._payment_ids),
+        for into, shared, values, lines in (
+            (sql.ADD_FINGERPRINTS, sql.BILLS_SHARED_WITH, "(?, ?, ?)", self._fingerprints),
+            (sql.ADD_PAYMENT_IDS, sql.PAYMENT_IDS_SHARED_WITH, "(?, ?)", self._payment_ids),
         ):
             for some in record_values(lines.take(), ROWS_A_STATEMENT):
                 self._transaction.insert(into, values, some)
+                if self._news is not None and not self._has_shared:
+                    asked = json.dumps(some[:: values.count("?")]), self._news
+                    self._has_shared = bool(self._transaction.execute(shared, asked).fetchone()[0])
+
+    def finish(self) -> None:
+        """Write what is left; raises RegisteredMeanwhile if others have added one of the same digests meanwhile."""
+        self.write_identities()
+        if self._has_shared:
+            raise RegisteredMeanwhile(MEANWHILE)
 
 
 class SqliteRegistering:
@@ -83,9 +98,11 @@ class SqliteRegistering:
         self._store = store
         self._transaction = transaction
         self._who = who
-        self._meanwhile = transaction.registrations() != batch.registration_count_seen
+        news = _registered_since(transaction, batch.registration_count_seen)
+        if news and (batch.digest,) in transaction.execute(sql.DIGESTS_OF_BATCHES, (json.dumps(news),)).fetchall():
+            raise RegisteredMeanwhile(MEANWHILE)  # this very content: that batch is then the one
         self._batch = BatchInWriting(transaction, batch)
-        self._chunks = ChunkWriter(store, transaction, self._batch.number)
+        self._chunks = ChunkWriter(store, transaction, self._batch.number, news)
         self._aside = WritingAside()
 
     def add_payments(self, payments: PaymentColumns) -> None:
@@ -130,13 +147,11 @@ class SqliteRegistering:
         self._transaction.execute(sql.SET_CONTROL_TOTALS, (totals.rows, totals.cents, self._batch.number))
 
     def finish(self) -> str:
-        if self._meanwhile:
-            raise RegisteredMeanwhile(MEANWHILE)
         with translated(self._store.place.ledger):
             self._aside.wait()
         self._batch.require_all_rows()
         with translated(self._store.place.ledger):
-            self._chunks.write_identities()
+            self._chunks.finish()
             self._transaction.write_totals(self._batch.totals, self._batch.number)
             self._batch.record(self._transaction, self._who)
         self._transaction.commit()
@@ -186,13 +201,12 @@ def release(
         check_registrations(store, transaction)
         if transaction.execute(sql.PURGED_AT, (batch,)).fetchone()[0] is not None:
             raise WrongUse("the batch was purged, so its rejected rows can't be released; submit them in another file")
-        if transaction.registrations() != registration_count_seen:
-            raise RegisteredMeanwhile(MEANWHILE)
-        writer = ChunkWriter(store, transaction, batch)
+        news = _registered_since(transaction, registration_count_seen)
+        writer = ChunkWriter(store, transaction, batch, [one for one in news if one != batch])
         changes = TotalsDelta()
         for columns in payments:
             released += _release_columns(transaction, batch, columns, writer, changes)
-        writer.write_identities()
+        writer.finish()
         if released:
             transaction.write_totals(changes, batch)
             allowed = {"allowed_duplicates": allowed_duplicates} if allowed_duplicates else {}
@@ -200,6 +214,11 @@ def release(
         if sign_off is not None:
             plans.use(transaction, batch, who, sign_off, changes.of(PENDING))
     return len(released)
+
+
+def _registered_since(transaction: Transaction, seen: int) -> list[int]:
+    """Return the batches that others registered, or released rows of, since the ledger had `seen` of both."""
+    return [batch for (batch,) in transaction.execute(sql.REGISTERED_SINCE, (seen,))]
 
 
 def _release_columns(

@@ -76,6 +76,16 @@ REGISTRATIONS = (
 REGISTRATION_COUNT = (
     "SELECT (SELECT count(*) FROM batch) + (SELECT count(*) FROM event WHERE kind = 'released' AND kind <> 'progress')"
 )
+REGISTERED_SINCE = (
+    "SELECT DISTINCT batch FROM (SELECT batch FROM event WHERE kind IN ('registered', 'released')"
+    " AND kind <> 'progress' ORDER BY number LIMIT -1 OFFSET ?)"
+)
+DIGESTS_OF_BATCHES = "SELECT digest FROM batch WHERE id IN (SELECT value FROM json_each(?))"
+_SHARED_WITH = (
+    "SELECT EXISTS (SELECT 1 FROM json_each(?) AS mine CROSS JOIN {0} ON {0}.{0} = mine.value"
+    " WHERE {0}.id >> 32 IN (SELECT value FROM json_each(?)))"
+)
+BILLS_SHARED_WITH, PAYMENT_IDS_SHARED_WITH = map(_SHARED_WITH.format, ("fingerprint", "payment_id"))
 PLANS_USED = (
     "SELECT batch.name, detail FROM event JOIN batch ON batch.id = event.batch WHERE kind = ? AND kind <> 'progress'"
 )
