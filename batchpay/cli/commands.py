@@ -26,6 +26,10 @@ COMMANDS = {
     "health": ("batchpay.cli.health", "For monitoring: rows in doubt, stopped batches, overdue runs, disk, backups."),
     "web": ("batchpay.cli.web", "Serve the web page for finance people."),
     "ledger": ("batchpay.cli.ledger", "Create, check, back up or purge the ledger."),
+    "completion": (
+        "batchpay.cli.completion",
+        "Print what makes a shell complete commands, options and files.",
+    ),
     "sandbox": ("batchpay.cli.sandbox", "Run the whole gateway interface on loopback."),
     "demo": ("batchpay.cli.demo", "Run the sandbox and submit the sample file; no credentials needed."),
 }

@@ -231,13 +231,24 @@ _ON_DISK = {
 class Command(click.Command):
     """A command with the common options, presets from the settings file, and `-h`."""
 
-    def __init__(self, *arguments: Any, **attributes: Any) -> None:
+    def __init__(self, *arguments: Any, sections: dict[str, str] | None = None, **attributes: Any) -> None:
+        """Declare a command; `sections` says by title which options, in words, help shows under it."""
         attributes.setdefault("context_settings", {"help_option_names": ["-h", "--help"]})
         super().__init__(*arguments, **attributes)
+        self.sections = sections or {}
         self.params.extend(common_options())
         for parameter in self.params:
             if parameter.type is click.STRING:
                 parameter.type = _ON_DISK.get((parameter.metavar or "").strip("[].").upper(), parameter.type)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the options by section; those that stand in none come last."""
+        left = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
+        for title, words in (*self.sections.items(), ("Options", None)):
+            shown = [one for one in left if words is None or preset_name(one.name) in words.split()]
+            left = [one for one in left if one not in shown]
+            with formatter.section(title):
+                formatter.write_dl([record for one in shown if (record := one.get_help_record(ctx))])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse as click does, with presets in place of click's own defaults map."""

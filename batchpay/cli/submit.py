@@ -40,7 +40,22 @@ if TYPE_CHECKING:
     from batchpay.workflows.run import RunRequest
 
 
-@click.command(cls=UnattendedCommand, short_help="Check payment files, send the valid rows, write results and rejects.")
+_SECTIONS = {
+    "What is read": "inbox as_of normalize accept_suggestions warnings_as_errors allow_open_ended expect_rows"
+    " expect_total encoding format sheet include_hidden map max_errors",
+    "What is decided": "dry_run show_requests plan from_plan again release allow_duplicates join"
+    " paid_elsewhere_checked reason yes",
+    "How it is sent": "rate workers max_in_doubt until limit preflight",
+    "Where it goes": "results rejects out archive log_file log_json metrics_file ping_url",
+}
+"""The options of `submit` by what they are for, as its help shows them."""
+
+
+@click.command(
+    cls=UnattendedCommand,
+    short_help="Check payment files, send the valid rows, write results and rejects.",
+    sections=_SECTIONS,
+)
 @click.argument("files", nargs=-1, metavar="[FILE...]")
 @inbox_options
 @checking_options

@@ -371,12 +371,9 @@ def test_the_shell_completes(shell: str) -> None:
     """The command gives each shell its completion script, and completes a command's name."""
     program = Path(sys.executable).with_name("batchpay")
     script = subprocess.run(
-        [program],
-        env={"_BATCHPAY_COMPLETE": f"{shell}_source", "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
+        [program, "completion", shell], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True
     )
-    assert "_BATCHPAY_COMPLETE" in script.stdout
+    assert f"_BATCHPAY_COMPLETE={shell}_complete" in script.stdout
 
     def completed(*words: str) -> str:
         said = {"COMP_WORDS": " ".join(words), "COMP_CWORD": words[-1] if shell == "fish" else str(len(words) - 1)}
@@ -393,7 +390,7 @@ def test_the_shell_completes(shell: str) -> None:
 @pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")
 def test_fish_completes_what_is_on_the_disk(tmp_path: Path) -> None:
     (tmp_path / "payments.csv").touch()
-    script = '_BATCHPAY_COMPLETE=fish_source batchpay | source; complete -C"batchpay submit pay"'
+    script = 'batchpay completion fish | source; complete -C"batchpay submit pay"'
     environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(tmp_path)}
     done = subprocess.run(["fish", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.stdout.split() == ["payments.csv"], done.stderr

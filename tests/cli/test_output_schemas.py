@@ -45,6 +45,7 @@ def test_every_command_has_a_schema_and_keeps_to_it(
     (tmp_path / "wrong.csv").write_text("nonsense\n")
     call("validate", "a.csv")
     call("template", "empty.csv")
+    call("completion", "bash")
     assert [set(one) & {"error", "batch"} for one in call("validate", "a.csv", "wrong.csv")["files"]] == [
         {"batch"}, {"error"},
     ]  # fmt: skip

@@ -67,3 +67,29 @@ def test_an_address_is_told_by_the_argument_that_gave_it(tmp_path: Path) -> None
     """It was said to be the setting gateway.base_url, which was right."""
     done = Home(tmp_path).run("ledger", "move-gateway", "https://old.example", "new.example", "--reason", "moved")
     assert (done.returncode, "batchpay: NEW must" in done.stderr) == (5, True), done.stderr
+
+
+def test_a_mistyped_command_is_told_with_the_one_that_was_meant() -> None:
+    """Commands are imported when they are called for, and click knew none to suggest."""
+    done = CliRunner().invoke(cli, ["sumbit", "a.csv"], obj=Context())
+    assert (done.exit_code, "No such command 'sumbit'. Did you mean 'submit'?" in done.stderr) == (2, True)
+
+
+def test_help_of_submit_says_what_each_option_is_for() -> None:
+    """Each option of its own stands in one of four sections; only what all commands have comes after them."""
+    page = CliRunner().invoke(cli, ["submit", "--help"], obj=Context()).output
+    titles = ("What is read:", "What is decided:", "How it is sent:", "Where it goes:", "Options:")
+    assert sorted(titles, key=page.index) == list(titles)
+    rest = page[page.index("Options:") :]
+    assert rest.split("\n")[1].strip().startswith("--config")
+    for title, option in zip(titles, ("--sheet", "--release", "--until", "--metrics-file"), strict=False):
+        section = page[page.index(title) :]
+        assert option in section[: section.index("\n\n")]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_for_a_shell_is_printed(shell: str) -> None:
+    """Click's own, which needed a variable that nobody remembers."""
+    done = CliRunner().invoke(cli, ["completion", shell], obj=Context())
+    assert done.exit_code == 0
+    assert f"{shell}_complete" in done.output
