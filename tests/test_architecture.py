@@ -62,7 +62,6 @@ ONLY_IN: dict[str, set[str]] = {
     "flask": {"sandbox", "web"},
     "waitress": {"sandbox", "web"},
     "click": {"cli"},
-    "rich": {"cli"},
     "cryptography": {"ledger"},
     "psycopg": {"ledger"},  # ledger/postgres alone: see ADD_ONS
 }

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import signal
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _LOG_EVERY_S = 30.0
 _RATE_OVER_S = 1.0
+_DRAW_EVERY_S = 0.1
 _BAR_WIDTH = 12
 
 
@@ -54,36 +56,48 @@ class QuietProgress:
 
 
 class TerminalProgress(QuietProgress):
-    """A bar with rows, rate now and allowed, outcomes and time left; asks before money moves."""
+    """A bar with rows, outcomes, rate now and allowed, and time left; asks before money moves."""
 
-    def __init__(self, context: Context, bar: Any, ask: bool) -> None:
+    def __init__(self, context: Context, *, ask: bool) -> None:
         super().__init__(context)
-        self._bar = bar
         self._ask = ask
-        self._task: Any = None
         self._mark = (time.monotonic(), 0)
         self._rate_now = 0.0
+        self._drawn_at = 0.0
 
     def begin(self, batch: BatchSummary, to_send: Totals) -> None:
-        """Ask whether to send, then show the bar."""
+        """Ask whether to send."""
         super().begin(batch, to_send)
         if self._ask:
             payments = counted(to_send.rows, "payment")
             amount = f"{sum_word('', batch.apart.get(State.PENDING, {}))} {money(to_send.cents)}".lstrip()
             _confirm(f"Send {payments}, {amount}, to {batch.origin}?")
-        self._bar.start()
-        self._task = self._bar.add_task("sending", total=to_send.rows, detail="")
 
     def update(self, tally: Tally, throttle: Throttle) -> None:
-        """Move the bar."""
+        """Draw the bar, some times a second, in the one line that a terminal has for it."""
         now, (since, before) = time.monotonic(), self._mark
         if now - since >= _RATE_OVER_S:
             self._rate_now = (tally.attempts - before) / (now - since)
             self._mark = (now, tally.attempts)
-        state = throttle.state()
-        allowed = _paused(state) or f"of {_rate(state)}"
-        pace = f"{self._rate_now:,.0f}/s {allowed}"
-        self._bar.update(self._task, completed=tally.finished, detail=f"{_counts(tally)}, {pace}")
+        if now - self._drawn_at < _DRAW_EVERY_S:
+            return
+        self._drawn_at = now
+        state, left = throttle.state(), self._pending - tally.finished
+        bar = "#" * (_BAR_WIDTH * tally.finished // max(1, self._pending))
+        pace = f"{self._rate_now:,.0f}/s {_paused(state) or f'of {_rate(state)}'}"
+        time_left = f", {left / self._rate_now:,.0f} s left" if self._rate_now else ""
+        text = f"[{bar:<{_BAR_WIDTH}}] {tally.finished:,}/{self._pending:,} {_counts(tally)}, {pace}{time_left}"
+        self.clear(text[: shutil.get_terminal_size().columns - 1])
+
+    def say(self, text: str) -> None:
+        """One line on standard error, in place of the bar."""
+        self.clear()
+        super().say(text)
+
+    def clear(self, text: str = "") -> None:
+        """Put a text in place of the bar."""
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
 
 
 @contextlib.contextmanager
@@ -92,17 +106,11 @@ def progress_for(context: Context, settings: Settings, *, ask: bool) -> Iterator
     if context.quiet or context.json or not sys.stderr.isatty():
         yield QuietProgress(context)
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True, no_color=not context.color)
-    columns = (BarColumn(_BAR_WIDTH), MofNCompleteColumn(), TextColumn("{task.fields[detail]}"), TimeRemainingColumn())
-    bar = Progress(*columns, console=console, transient=True)
-    wants_answer = ask and output.is_terminal() and moves_real_money(settings)
+    progress = TerminalProgress(context, ask=ask and output.is_terminal() and moves_real_money(settings))
     try:
-        yield TerminalProgress(context, bar, wants_answer)
+        yield progress
     finally:
-        bar.stop()
+        progress.clear()
 
 
 def _confirm(question: str) -> None:

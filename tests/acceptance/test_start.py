@@ -9,7 +9,7 @@ import pytest
 
 from batchpay.cli.commands import COMMANDS, load_command
 
-HEAVY = ("polars", "pandera", "requests", "urllib3", "flask", "cryptography", "openpyxl", "rich", "sqlite3")
+HEAVY = ("polars", "pandera", "requests", "urllib3", "flask", "cryptography", "openpyxl", "sqlite3")
 
 
 def imports_of(*arguments: str) -> set[str]:
