@@ -53,6 +53,20 @@ class Cents(click.ParamType[int]):
         return cents
 
 
+class Encoding(click.ParamType[str]):
+    """The name of an encoding in which a file of text may be."""
+
+    name = "encoding"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Take the name, or say that no file is in such an encoding."""
+        from batchpay.intake.streams import is_text_encoding  # few calls name one
+
+        if not is_text_encoding(str(value)):
+            self.fail(f"no file of text is in an encoding {str(value)!r}; use one such as cp1252", param, ctx)
+        return str(value)
+
+
 checking_options = declared(
     option("--rejects", metavar="PATH", help="Path of the rejects file (CSV, Parquet or XLSX by extension)."),
     option("--as-of", type=Date(), metavar="DATE", help="Date to treat as today (YYYY-MM-DD)."),
@@ -69,7 +83,7 @@ checking_options = declared(
     option("--allow-duplicates", is_flag=True, help="Allow duplicate payments (submit: with --reason)."),
     option("--expect-rows", type=Whole(min=0), metavar="N", help="Refuse the file unless it has N rows."),
     option("--expect-total", type=Cents(), metavar="AMOUNT", help="Refuse the file unless its amounts add up to this."),
-    option("--encoding", metavar="NAME", help="Encoding of a CSV that is not UTF-8."),
+    option("--encoding", type=Encoding(), metavar="NAME", help="Encoding of a CSV that is not UTF-8."),
     option("--format", "format_", type=click.Choice(["csv", "parquet", "xlsx"]), help="File format (for -)."),
     option("--sheet", metavar="NAME", help="Workbook sheet; required if several contain payments."),
     option("--include-hidden", is_flag=True, help="Also read workbook rows that are hidden or filtered out."),

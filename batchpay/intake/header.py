@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from batchpay.errors import FileRefused
 from batchpay.schemas.columns import COLUMNS, REQUIRED
@@ -19,6 +21,8 @@ HEADER_ROWS_MAX = 31
 """A header is searched for in this many rows: there may be up to thirty above it."""
 HEADER_NAMES_ENOUGH = 3
 """A row with this many known names is a header."""
+UNKNOWN_MAX = 500
+"""A header with more unknown columns is no payment file's, and each would be carried into results and rejects."""
 _TITLE_CELLS_MAX = 8
 _ROUTING = re.compile(r"[0-9]{8,9}")
 UNNAMED = "_unnamed."
@@ -26,6 +30,7 @@ UNNAMED = "_unnamed."
 OWN = "_own."
 """Before the file's own name of a column in a chunk, so that it can't be taken for a mapped one."""
 _PREFIXES = ("billing", "shipping", "ach", "recurring")
+_OURS = {name.lower(): name for name in COLUMNS}
 
 
 @dataclass
@@ -82,11 +87,12 @@ def read_header(names: Sequence[str], *, required: Iterable[str] = REQUIRED, pla
     """
     given, names = names, [canonical_name(name) for name in names]
     internal = tuple(_internal_name(name, at) for at, name in enumerate(names))
-    twice = sorted({name for name in names if name.strip() and not name.startswith("_") and names.count(name) > 1})
+    counts = Counter(names)
+    twice = sorted(name for name, count in counts.items() if count > 1 and name.strip() and not name.startswith("_"))
     if twice:
         raise FileRefused(f"{place}the header has the same column twice: {_listed(twice)}")
     unknown = [name for name in internal if name and name not in COLUMNS and not name.startswith(UNNAMED)]
-    slips = {name: close for name in unknown if (close := near_miss(name, COLUMNS))}
+    slips = {name: close for name in unknown if (close := near_miss(name))}
     if slips:
         slips_named = ", ".join(f"{column_name(name)} (did you mean {close}?)" for name, close in slips.items())
         raise FileRefused(f"{place}the header has unknown columns that look mistyped: {slips_named}")
@@ -108,8 +114,7 @@ def read_header(names: Sequence[str], *, required: Iterable[str] = REQUIRED, pla
 
 def canonical_name(name: str) -> str:
     """Return the known column whose name differs only in case, blanks or line breaks; else the name unchanged."""
-    folded = "".join(name.split()).lower()
-    return next((ours for ours in COLUMNS if ours.lower() == folded), name)
+    return _OURS.get("".join(name.split()).lower(), name)
 
 
 def is_pattern(name: str) -> bool:
@@ -124,12 +129,15 @@ def ours_as_meant(names: Iterable[str]) -> set[str]:
     """
     meant = {canonical_name(name) for name in names}
     folded = {letters_of(name) for name in COLUMNS}
-    slips = (near_miss(name, COLUMNS) for name in names if letters_of(name) not in folded)
+    slips = (near_miss(name) for name in names if letters_of(name) not in folded)
     return meant | {close for close in slips if close}
 
 
-def refuse_payment(names: Sequence[str], place: str) -> None:
-    """Raise FileRefused where a row that was taken for the header has a routing number and no known name."""
+def refuse_no_header(names: Sequence[str], place: str) -> None:
+    """Raise FileRefused where what was taken for the header is a payment, or has more columns than any payment file."""
+    unknown = sum(bool(name.strip()) and name[0] != "_" and canonical_name(name) not in COLUMNS for name in names)
+    if unknown > UNKNOWN_MAX:
+        raise FileRefused(f"{place}the header has {unknown:,} unknown columns; more than {UNKNOWN_MAX} are not read")
     if any(_ROUTING.fullmatch(name.strip()) for name in names) and not known_names(names, COLUMNS):
         raise FileRefused(f"{place}the file has no header, its first row is a payment: add the columns' names")
 
@@ -159,7 +167,8 @@ def title_notes(
     return (f"the header was found in {word} {number}; anything above it is not read",)
 
 
-def near_miss(name: str, known: Iterable[str]) -> str | None:
+@lru_cache(maxsize=2 * UNKNOWN_MAX)
+def near_miss(name: str) -> str | None:
     """Return the known column that `name` was probably meant to be, or None where it is another word.
 
     A difference only in case, spaces and punctuation is always a slip. Otherwise one wrong, missing or doubled
@@ -169,11 +178,11 @@ def near_miss(name: str, known: Iterable[str]) -> str | None:
     folded = letters_of(name)
     if not folded:
         return None
-    for candidate in known:
+    for candidate in COLUMNS:
         if folded == letters_of(candidate):
             return candidate
     prefix = next((word for word in _PREFIXES if folded.startswith(word)), "")
-    for candidate in known:
+    for candidate in COLUMNS:
         other = letters_of(candidate)
         if prefix and other.startswith(prefix):
             left, right = folded.removeprefix(prefix), other.removeprefix(prefix)

@@ -12,7 +12,7 @@ import polars as pl
 from batchpay.errors import FileRefused, ForeignColumns
 from batchpay.intake.csv.dialect import read_dialect
 from batchpay.intake.csv.reader import CsvReader, CsvText
-from batchpay.intake.header import Examples, Header, canonical_name, ours_as_meant, read_header, refuse_payment
+from batchpay.intake.header import Examples, Header, canonical_name, ours_as_meant, read_header, refuse_no_header
 from batchpay.intake.kinds import HEAD_BYTES, Kind, kind_of
 from batchpay.intake.object_store import is_url, open_stored
 from batchpay.intake.one_content import one_content
@@ -239,7 +239,7 @@ def _headers(
 ) -> tuple[Header, Header]:
     """Return the header as the rules see it, and as the reader yields it: the same unless there is a map."""
     place = f"{name}: "
-    refuse_payment(names, place)
+    refuse_no_header(names, place)
     if mapping is None:
         try:
             header = read_header(names, required=required, place=place)

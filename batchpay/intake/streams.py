@@ -30,6 +30,9 @@ UNPACKED_BYTES_FREE = 64 << 20
 """Below this many bytes the ratio is not checked."""
 
 
+_NO_FILES = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "unicode_escape", "raw_unicode_escape")
+
+
 def _name_of(path: str) -> str:
     """Return a path as text that a ledger takes: bytes that are not text as hexadecimal digits."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
@@ -229,16 +232,23 @@ def unpacked(blocks: Iterator[bytes], packing: str | None, name: str, size: int)
         raise FileRefused(f"{name}: the {packing} compression is cut off")
 
 
+def is_text_encoding(name: str) -> bool:
+    """Return whether a file of text may be in an encoding: not in one of bytes (zip), names (idna) or source code."""
+    try:
+        " ".encode(name)
+        return codecs.lookup(name).name not in _NO_FILES and bool(codecs.getincrementaldecoder(name))
+    except (LookupError, ValueError):
+        return False
+
+
 def recoded(blocks: Iterator[bytes], encoding: str | None, name: str) -> Iterator[bytes]:
     """Convert a stream in another encoding to UTF-8; raises FileRefused with the line that is not in it."""
     if encoding is None:
         yield from blocks
         return
-    try:
-        " ".encode(encoding)  # refuses codecs that are not text encodings, such as zip
-        decoder = codecs.getincrementaldecoder(encoding)("strict")
-    except (LookupError, ValueError):
-        raise FileRefused(f"{name}: unknown encoding {encoding!r}") from None
+    if not is_text_encoding(encoding):
+        raise FileRefused(f"{name}: unknown encoding {encoding!r}")
+    decoder = codecs.getincrementaldecoder(encoding)("strict")
     lines = 0
     ended = False
     while not ended:

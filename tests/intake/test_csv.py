@@ -194,7 +194,9 @@ def test_encoding(tmp_path: Path) -> None:
         read(write(tmp_path, text.encode("latin-1")), REQUIRED, encoding="ascii")
 
 
-@pytest.mark.parametrize("encoding", ["utf-9", "rot13", "zip", "base64", "undefined", ""])
+@pytest.mark.parametrize(
+    "encoding", ["utf-9", "rot13", "zip", "base64", "undefined", "idna", "punycode", "unicode_escape", ""]
+)
 def test_an_encoding_that_is_none_of_text(tmp_path: Path, encoding: str) -> None:
     """Refused as unknown: `rot13`, which Python knows as a codec too, ended the command with an internal error."""
     with pytest.raises(FileRefused, match="unknown encoding"):

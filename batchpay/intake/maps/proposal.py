@@ -112,7 +112,7 @@ def finished(draft: Draft, names: Sequence[str]) -> None:
         is_one_of_two = canonical in made or list(left.values()).count(canonical) > 1
         if is_pattern(name):
             draft.add(Entry("columns", name, "", "left out: batchpay can't use its name"))
-        elif is_one_of_two if canonical in COLUMNS else near_miss(name, COLUMNS):
+        elif is_one_of_two if canonical in COLUMNS else near_miss(name):
             draft.add(Entry("columns", name, "", "left out: its name would be mistaken for a batchpay column"))
 
 
