@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
@@ -24,7 +25,10 @@ For each part polars unpacks the dictionaries of its row groups again, which in 
 as the rows themselves; larger parts take more memory.
 """
 
-_NO_CELLS = (pl.Binary, pl.Object, pl.Time, pl.Duration, pl.Unknown, pl.Float16)
+_DIGITS_MAX = 38
+"""The digits of a decimal that polars can read."""
+_TWICE = re.compile(r"column with name '(.*)' has more than one occurrence", re.DOTALL)
+_NO_CELLS = (pl.Object, pl.Time, pl.Duration, pl.Unknown, pl.Float16)
 """Types that a payment's cells can't have; of half floats not even 2,049 is distinguished from 2,048."""
 
 
@@ -43,14 +47,22 @@ class ParquetReader:
         self._places = [f"c{at}" for at in range(len(self.names))]
         """What the columns are called here, whatever the file calls them."""
         for name, kind in self._schema.items():
-            if kind.is_nested() or kind in _NO_CELLS:
-                raise FileRefused(
-                    f"{file.name}: column {column_name(name)} holds {kind}, which can't be a payment's cell"
-                )
+            what = f"holds {kind}, which can't be a payment's cell"
+            if kind == pl.Binary:
+                what = "holds binary values, such as UUIDs, which can't be a payment's cell; write it as text"
+            elif isinstance(kind, pl.Decimal) and kind.precision > _DIGITS_MAX:
+                what = f"holds decimals of {kind.precision} digits; write it with {_DIGITS_MAX} at most, or as text"
+            elif not (kind.is_nested() or kind in _NO_CELLS):
+                continue
+            raise FileRefused(f"{file.name}: column {column_name(name)} {what}")
 
     def _read_schema(self) -> dict[str, pl.DataType]:
         try:
             return dict(pl.read_parquet_schema(self._path))
+        except pl.exceptions.DuplicateError as error:
+            name = _TWICE.search(str(error))
+            told = f": {column_name(name[1])}" if name else ""
+            raise FileRefused(f"{self._file.name}: the header has the same column twice{told}") from None
         except (Exception, pl.exceptions.PanicException):  # its text may quote the file
             raise FileRefused(f"{self._file.name}: is a broken Parquet file, or cut off") from None
 

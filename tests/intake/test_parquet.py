@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import zlib
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -178,3 +180,32 @@ def test_cut_off_while_it_is_read(tmp_path: Path) -> None:
         os.truncate(path, 1000)
         with pytest.raises(FileRefused, match="broken Parquet"):
             list(chunks)
+
+
+_DECIMAL256 = (
+    "eNoLcAwyFGUQ1RPV0xFlAjLYRNlkGBgYmECYkQEVsDwSZZHUMWWQYCtOzkjNTRRlYhDlE1USZZJgS8zNL80rUeUSZREN0IkBkUD1YkySMpIyagwyonySqmwM"
+    "kjBlokAZsRCxEDUOTxmglQxAc2w02STVwLYCJZjUOMRCGDQUChKLCktTS3STCwp0E4uK8ssVylKLijPz8xSMzPQM9AwlZUBOnQLEAUBfAACCFCBb"
+)
+"""A file with the column `amount` of DECIMAL(40, 2), which polars can't write."""
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("decimal256", "column amount holds decimals of 40 digits; write it with 38 at most, or as text"),
+        ("uuid", "column amount holds binary values, such as UUIDs, .*; write it as text"),
+        ("twice", "the header has the same column twice: amount$"),
+    ],
+)
+def test_what_polars_cannot_read_is_named_as_what_it_is(tmp_path: Path, how: str, told: str) -> None:
+    """The first lacked columns, the second held "Binary", the third was "a broken Parquet file, or cut off"."""
+    if how == "decimal256":
+        path = str(tmp_path / "payments.parquet")
+        Path(path).write_bytes(zlib.decompress(base64.b64decode(_DECIMAL256)))
+    elif how == "uuid":
+        path = parquet(tmp_path, {"amount": [bytes(16)]})
+    else:
+        path = parquet(tmp_path, {"amounx": ["1.00"]})
+        Path(path).write_bytes(Path(path).read_bytes().replace(b"amounx", b"amount"))
+    with pytest.raises(FileRefused, match=f"payments.parquet: {told}"):
+        open_source(path)
