@@ -6,6 +6,7 @@ a rounded amount can't slip in somewhere.
 
 from __future__ import annotations
 
+import codecs
 import re
 import textwrap
 import unicodedata
@@ -133,3 +134,15 @@ def folded(text: str) -> str:
     """Return what two spellings of a text share: case, width, composed accents and what nobody sees don't matter."""
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     return " ".join("".join(character for character in text if unicodedata.category(character) != "Cf").split())
+
+
+_NO_FILES = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "unicode_escape", "raw_unicode_escape")
+
+
+def is_text_encoding(name: str) -> bool:
+    """Return whether a file of text may be in an encoding: not in one of bytes (zip), names (idna) or source code."""
+    try:
+        " ".encode(name)
+        return codecs.lookup(name).name not in _NO_FILES and bool(codecs.getincrementaldecoder(name))
+    except (LookupError, ValueError):
+        return False

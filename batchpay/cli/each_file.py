@@ -30,6 +30,7 @@ from batchpay.errors import (
 )
 from batchpay.payment import Totals
 from batchpay.text import counted, printable
+from batchpay.writing.process_memory import in_plain_words
 
 _Doubts = Mapping[str, Mapping[str, Totals]]
 """By batch, each by DEBIT and CREDIT."""
@@ -64,6 +65,7 @@ def work_through(
     own, or for several what `sum_up` gives and the files' own under `files`; an `account` takes it where the exit code
     is not known yet, and which files ended without a summary.
     """
+    _load_polars(paths)
     reports: list[dict[str, Any]] = []
     reason: str | None = None
     try:
@@ -107,6 +109,13 @@ def work_through(
             whole = {**reports[0]} if len(paths) == 1 else {**sum_up(), "files": reports}
             whole["exit_code"] = output.exit_code_of(codes)
             (account.tell if account is not None else partial(output.print_json, context))(whole)
+
+
+def _load_polars(paths: Sequence[str]) -> None:
+    """Import polars if there is a file to check: its threads start with it; raises NotUsable where there are none."""
+    if paths:
+        with in_plain_words():
+            import polars  # noqa: F401
 
 
 def _look_for_doubts(in_doubt: Callable[[], _Doubts], reports: Sequence[Any], codes: list[int]) -> None:

@@ -10,6 +10,7 @@ import click
 
 from batchpay.cli.context import Whole, declared, option
 from batchpay.payment import typed_cents
+from batchpay.text import is_text_encoding
 from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.requests import EVERY_RULE, CheckOptions
 
@@ -60,8 +61,6 @@ class Encoding(click.ParamType[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Take the name, or say that no file is in such an encoding."""
-        from batchpay.intake.streams import is_text_encoding  # few calls name one
-
         if not is_text_encoding(str(value)):
             self.fail(f"no file of text is in an encoding {str(value)!r}; use one such as cp1252", param, ctx)
         return str(value)

@@ -10,9 +10,16 @@ Item = TypeVar("Item")
 
 
 def ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """Produce the next item in a thread while the caller works on this one; its exceptions are raised here."""
+    """Produce the next item in a thread while the caller works on this one; its exceptions are raised here.
+
+    Where the system gives no thread, an item is produced when it is asked for.
+    """
     with ThreadPoolExecutor(1, thread_name_prefix="ahead") as thread:
-        coming = thread.submit(next, items, None)
+        try:
+            coming = thread.submit(next, items, None)
+        except RuntimeError:
+            yield from items
+            return
         while (item := coming.result()) is not None:
             coming = thread.submit(next, items, None)
             yield item

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 from batchpay.errors import BatchHeld, FileRefused
 from batchpay.intake.private_copy import BLOCK_BYTES as READ_BYTES
 from batchpay.intake.private_copy import PrivateCopy, given_blocks, private_copy
+from batchpay.text import is_text_encoding
 from batchpay.writing.identity import FileIdentity
 
 if TYPE_CHECKING:
@@ -28,9 +29,6 @@ COPIED_BYTES_MAX = 1 << 30
 """A workbook of payments is at most a tenth of this, however many rows it has."""
 UNPACKED_BYTES_FREE = 64 << 20
 """Below this many bytes the ratio is not checked."""
-
-
-_NO_FILES = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "unicode_escape", "raw_unicode_escape")
 
 
 def _name_of(path: str) -> str:
@@ -230,15 +228,6 @@ def unpacked(blocks: Iterator[bytes], packing: str | None, name: str, size: int)
         raise FileRefused(f"{name}: the {packing} compression is broken") from None
     if not unpacker.finished():
         raise FileRefused(f"{name}: the {packing} compression is cut off")
-
-
-def is_text_encoding(name: str) -> bool:
-    """Return whether a file of text may be in an encoding: not in one of bytes (zip), names (idna) or source code."""
-    try:
-        " ".encode(name)
-        return codecs.lookup(name).name not in _NO_FILES and bool(codecs.getincrementaldecoder(name))
-    except (LookupError, ValueError):
-        return False
 
 
 def recoded(blocks: Iterator[bytes], encoding: str | None, name: str) -> Iterator[bytes]:

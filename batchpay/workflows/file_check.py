@@ -39,6 +39,7 @@ from batchpay.workflows.gateway_accounts import ask_gateway
 from batchpay.workflows.own_rejects import OwnRejects, is_of_no_submission, without_payments
 from batchpay.workflows.payee_check import PayeeCheck, payee_check, with_names
 from batchpay.workflows.rejected_earlier import RejectedEarlier, days_back
+from batchpay.writing.process_memory import in_plain_words
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
     from batchpay.gateway.preflight import Preflight
@@ -83,7 +84,8 @@ class CheckContext:
 def one_fault_one_file(name: str) -> Iterator[None]:
     """Raise CheckFailed in place of whatever else ends the check of a file: the files after it are not delayed."""
     try:
-        yield
+        with in_plain_words():
+            yield
     except BatchpayError:
         raise
     except (Exception, pl.exceptions.PanicException) as error:

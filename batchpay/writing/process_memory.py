@@ -1,4 +1,7 @@
-"""What a process that knows the key and account numbers does with its memory: each entrance begins with these."""
+"""What a process that knows the key and account numbers does with its memory: each entrance begins with these.
+
+And what it says where the system gives it too little.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,9 @@ import ctypes
 import gc
 import os
 import resource
+from collections.abc import Iterator
+
+from batchpay.errors import NotUsable
 
 _PR_SET_DUMPABLE = 4
 """<sys/prctl.h>"""
@@ -58,3 +64,33 @@ def collect_rarely() -> None:
     """
     gc.set_threshold(200_000)
     atexit.register(gc.freeze)
+
+
+@contextlib.contextmanager
+def in_plain_words() -> Iterator[None]:
+    """Keep off standard error what Rust writes there itself when polars fails, which may hold a cell of a file.
+
+    Raises NotUsable where it failed because the system gave no thread.
+    """
+    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    os.close(nothing)
+    try:
+        yield
+    except BaseException as error:
+        if _is_without_thread(error):
+            raise NotUsable(
+                "the system gives the check no more threads or processes (ulimit -u, the pids limit of a container) or "
+                "no memory for them; nothing was sent"
+            ) from None
+        raise
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _is_without_thread(error: BaseException) -> bool:
+    """Whether an error is Python's, or a panic of polars, about a thread or a child that could not be started."""
+    if type(error).__name__ == "PanicException":  # not imported: importing polars may be what failed
+        return "WouldBlock" in str(error) or "OutOfMemory" in str(error)
+    return isinstance(error, BlockingIOError) or (isinstance(error, RuntimeError) and "new thread" in str(error))

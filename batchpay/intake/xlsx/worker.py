@@ -17,8 +17,8 @@ import os
 import resource
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchpay.errors import FileRefused
 from batchpay.intake.cell_form import CellForm
@@ -45,6 +45,7 @@ CPU_S_MAX = 600
 CHUNK_ROWS = 10_000
 """Few enough that the parent checks the first rows while the next are still being rendered."""
 Row = list[Any]
+Made = TypeVar("Made")
 
 
 def main() -> None:
@@ -87,7 +88,7 @@ def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
     formats = archive.number_formats(workbook_zip)
     try:
         with ThreadPoolExecutor(1) as helper:
-            opening = helper.submit(CalamineWorkbook.from_filelike, file.reader())
+            opening = _begun(helper, CalamineWorkbook.from_filelike, file.reader())
 
             def holds_payments(entry: archive.SheetEntry) -> bool:
                 archive.scan_sheet(workbook_zip, entry.path, {})
@@ -117,6 +118,16 @@ def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
     forms = {name: CellForm(**form) for name, form in job["forms"].items()}
     of_columns = [forms.get(name) or CellForm(canonical_name(name)) for name in names]
     yield from _chunks(rows, header_row + 1, ColumnRenderer(of_columns, scan, columns_before, lambda: _rows(sheet)))
+
+
+def _begun(helper: ThreadPoolExecutor, work: Callable[..., Made], *given: Any) -> Future[Made]:
+    """Begin work in a thread; where the system gives none, do it now."""
+    try:
+        return helper.submit(work, *given)
+    except RuntimeError:
+        done = Future[Made]()
+        done.set_result(work(*given))
+        return done
 
 
 def _rows(sheet: CalamineSheet) -> Iterator[Row]:
