@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from batchpay.errors import FileRefused, ForeignColumns, NotUsable, WaitingForPerson, WrongUse
@@ -114,7 +115,11 @@ def _dry_run(task: Task, path: str, ledger: Ledger, watch: Callable[[int], None]
     task.folder.joinpath(f"{MARKED}.0").unlink(missing_ok=True)
 
     def marked(source: Source) -> Rejects:
-        return open_rejects(task.folder / rejects_name(file["name"]), source, partial(SealedFile, task, ledger))
+        return open_rejects(
+            task.folder / f"{MARKED}{Path(rejects_name(file['name'])).suffix}",
+            source,
+            partial(SealedFile, task, ledger),
+        )
 
     request = replace(
         request_of(file, path, task.settings),

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from flask import Blueprint, Response, abort, redirect, render_template, request, url_for
+from flask import Blueprint, abort, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 from markupsafe import Markup
 
 from batchpay.errors import WrongUse
-from batchpay.web import spool
+from batchpay.web import papers, spool
 from batchpay.web.acts import Refused
 from batchpay.web.files import REPLACEABLE, expected, facts_of, file_or_404, is_reconciled, people_by_name
 from batchpay.web.forms import refusal
@@ -154,9 +154,8 @@ def marked(file_id: str) -> ResponseReturnValue:
     if content is None:
         abort(404)
     here.note(person, file_id, "downloaded the rows to correct")
-    answer = Response(content, mimetype="application/octet-stream")
-    answer.headers.set("Content-Disposition", "attachment", filename=rejects_name(file["name"]))
-    return answer
+    descriptor, _ = spool.in_memory(content)
+    return papers.download(descriptor, rejects_name(file["name"]))
 
 
 @blueprint.post("/files/<file_id>/check")

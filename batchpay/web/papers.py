@@ -11,10 +11,9 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
-from flask import Response
+from flask import Response, send_file
 
 from batchpay.errors import EXIT_CODES, BatchpayError, NotUsable
 from batchpay.operations.logs import log
@@ -22,12 +21,11 @@ from batchpay.web.site import Site
 
 DEADLINE_S = 600
 _AT_ONCE = threading.BoundedSemaphore(2)
-_BLOCK_BYTES = 1 << 20
 _TYPES = {
     "csv": "text/csv; charset=utf-8",
     "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
     "html": "text/html; charset=utf-8",
-    "json": "application/json",
+    "parquet": "application/vnd.apache.parquet",
 }
 
 
@@ -71,31 +69,16 @@ def make(here: Site, kind: str, *arguments: Any, given: bytes | None = None) -> 
 
 def read_json(here: Site, kind: str, *arguments: Any, given: bytes | None = None) -> Any:
     """Have a child do something, and return its JSON answer."""
-    descriptor = make(here, kind, *arguments, given=given)
-    try:
-        return json.loads(b"".join(in_blocks(descriptor)))
-    finally:
-        os.close(descriptor)
-
-
-def in_blocks(descriptor: int) -> Iterator[bytes]:
-    """Read a file in memory from its start, a block at a time."""
-    at = 0
-    while block := os.pread(descriptor, _BLOCK_BYTES, at):
-        yield block
-        at += len(block)
+    with os.fdopen(make(here, kind, *arguments, given=given), "rb") as answer:
+        answer.seek(0)
+        return json.load(answer)
 
 
 def download(descriptor: int, name: str) -> Response:
-    """Answer with a file in memory, as a download under a name."""
-
-    def blocks() -> Iterator[bytes]:
-        try:
-            yield from in_blocks(descriptor)
-        finally:
-            os.close(descriptor)
-
-    answer = Response(blocks(), mimetype=None, content_type=_TYPES.get(name.rpartition(".")[2], _TYPES["csv"]))
-    answer.content_length = os.fstat(descriptor).st_size
-    answer.headers.set("Content-Disposition", "attachment", filename=name)
+    """Answer with a file in memory, as a download under a name in any script."""
+    size = os.fstat(descriptor).st_size
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    kind = _TYPES.get(name.rpartition(".")[2], _TYPES["csv"])
+    answer = send_file(os.fdopen(descriptor, "rb"), kind, as_attachment=True, download_name=name)
+    answer.content_length = size
     return answer

@@ -123,7 +123,7 @@ class House:
 
     def get(self, name: str, path: str, code: int = 200, **headers: str) -> TestResponse:
         """Open a page."""
-        answer = self.as_(name).get(path, headers=headers)
+        answer = self.as_(name).get(path, headers=headers, buffered=True)
         assert answer.status_code == code, words_of(answer)
         return answer
 
