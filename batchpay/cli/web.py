@@ -35,6 +35,11 @@ _home = _option(
 @_home
 @_option("--host", "hosts", multiple=True, metavar="NAME", help="Host name by which people reach the page.")
 @_option("--behind-tls", is_flag=True, help="Something in front of the page speaks TLS.")
+@_option(
+    "--proxy",
+    metavar="ADDRESS",
+    help="Address of a TLS proxy on another machine: it says who its clients are.",
+)
 @_option("--proxy-header", metavar="NAME", help="Header in which a proxy names the person (unix:PATH only).")
 @click.option("--demo", "is_demo", is_flag=True, help="Try the page: sandbox, made-up files and three people.")
 @click.pass_context
@@ -44,6 +49,7 @@ def web(
     home: Path | None,
     hosts: tuple[str, ...],
     behind_tls: bool,
+    proxy: str | None,
     proxy_header: str | None,
     is_demo: bool,
 ) -> int | None:
@@ -66,7 +72,7 @@ def web(
     from batchpay.web.server import Listen, serve
     from batchpay.web.store import default_home
 
-    listening = Listen(listen, hosts, behind_tls, proxy_header)
+    listening = Listen(listen, hosts, behind_tls, proxy_header, proxy)
     serve(
         context.settings,
         home or default_home(),

@@ -19,7 +19,7 @@ from batchpay.ledger.records import BatchSummary
 from batchpay.reconciliation.resolution import DECISIONS, Doubt, reason_with_notes
 from batchpay.reconciliation.resolution import rows_in_doubt as doubts_of_batch
 from batchpay.text import place_of, place_word
-from batchpay.web import papers
+from batchpay.web import papers, spool
 from batchpay.web.acts import NOT_NOW, Refused, over_limit, refused_again
 from batchpay.web.files import people_by_name
 from batchpay.web.forms import given_file, given_words
@@ -174,7 +174,8 @@ def decide_by_sheet(batch: str) -> ResponseReturnValue:
     if (wrong := prove_again()) is not None:
         return _page(Refused(wrong, 401), batch)
     try:
-        filled = papers.read_json(here, "decisions", batch, name or "sheet", given=data)
+        with spool.memory_file([data]) as (given, _):
+            filled = papers.read_json(here, "decisions", batch, name or "sheet", given=given)
     except NotUsable as error:
         return _page(Refused(_sentence(error), 400), batch)
     chosen = [RowDecision(one["row"], one["decision"], one["reference"]) for one in filled["decisions"]]

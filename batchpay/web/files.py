@@ -28,6 +28,7 @@ blueprint = Blueprint("files", __name__)
 ENDINGS = (".xlsx", ".xlsm", ".csv", ".txt", ".tsv", ".parquet", ".pq", ".gz", ".zst")
 LISTED = 100
 _NAME_MAX = 160
+_LISTED = "state NOT IN ('replaced', 'export')"
 _FILTERS = {
     "all": "1",
     "running": "state IN ('receiving', 'checking', 'approved', 'sending')",
@@ -83,7 +84,7 @@ def home() -> ResponseReturnValue:
     wanted = request.args.get("q", "").strip()[:100]
     condition, names = _FILTERS.get(asked, "1"), people_by_name(here)
     columns = "SELECT id, name, batch, uploaded_by FROM file"
-    listed = here.store.all(f"{columns} WHERE {condition} AND state != 'replaced' ORDER BY uploaded_at DESC")
+    listed = here.store.all(f"{columns} WHERE {condition} AND {_LISTED} ORDER BY uploaded_at DESC")
     matching = [file["id"] for file in listed if _is_found(file, names, wanted.casefold())]
     found = [file for file_id in matching[:LISTED] if (file := here.store.file(file_id)) is not None]
     rows = [(file, totals_of(file), left_of(here, file)) for file in found]
@@ -130,36 +131,73 @@ def begin() -> ResponseReturnValue:
     """Start an upload: its name and size, for pieces to follow, or all of it from a plain form."""
     here, whole = site(), request.files.get("file")
     data = whole.read() if whole is not None else b""
-    name = name_of(whole.filename if whole is not None else request.form.get("name"))[-_NAME_MAX:]
+    name = name_of(whole.filename if whole is not None else request.form.get("name"))
     size = len(data) if whole is not None else request.form.get("size", 0, int)
     try:
-        options = expected()
-        before = _before(here)
-        _refuse(here, name, size)
+        if not name.lower().endswith(ENDINGS):
+            raise WrongUse("only workbooks (.xlsx), CSV and Parquet files are accepted")
+        file_id = begin_upload(here, name, size, "receiving", options=json.dumps(expected()), before=_before(here))
     except WrongUse as error:
-        return _refused(str(error), by_form=whole is not None)
-    file_id, person = secrets.token_hex(8), current_person()
-    with here.store.write() as db:
-        db.execute(
-            "INSERT INTO file (id, name, bytes, uploaded_by, uploaded_at, state, options, before)"
-            " VALUES (?, ?, ?, ?, ?, 'receiving', ?, ?)",
-            (file_id, name, size, person.name, here.clock(), json.dumps(options), before),
-        )
+        return refused_upload(error, by_form=whole is not None)
     if whole is None:
-        return jsonify(id=file_id, piece=spool.PIECE_BYTES, to=url_for("files.file", file_id=file_id))
+        return in_pieces(file_id, url_for("files.file", file_id=file_id))
     for number, at in enumerate(range(0, size, spool.PIECE_BYTES)):
-        _take(here, person, file_or_404(file_id), number, data[at : at + spool.PIECE_BYTES])
+        _take(here, current_person(), file_or_404(file_id), number, data[at : at + spool.PIECE_BYTES])
     return redirect(url_for("files.file", file_id=file_id), 303)
 
 
+def begin_upload(
+    here: Site,
+    name: str,
+    size: int,
+    state: str,
+    most: int = spool.FILE_BYTES_MAX,
+    options: str = "{}",
+    before: str | None = None,
+) -> str:
+    """Record that a file is coming, `receiving` or an `export`; return its id. Raises WrongUse if it is refused."""
+    who = current_person().name
+    if not 0 < size <= most:
+        raise WrongUse("the file is empty" if size <= 0 else f"the file has more than {most >> 20} MiB")
+    unfinished = here.store.count(
+        "SELECT count(*) FROM file WHERE state IN ('receiving', 'export') AND uploaded_by = ? AND uploaded_at > ?",
+        who, here.clock() - spool.OPEN_S,
+    )  # fmt: skip
+    if unfinished >= spool.OPEN_MAX:
+        raise WrongUse(f"{spool.OPEN_MAX} of your uploads are unfinished; open one in the list of files and discard it")
+    if not spool.has_room(here.home, size):
+        raise WrongUse("this machine's disk has no room for it; tell your batchpay administrator")
+    file_id = secrets.token_hex(8)
+    with here.store.write() as db:
+        db.execute(
+            "INSERT INTO file (id, name, bytes, uploaded_by, uploaded_at, state, options, before)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (file_id, name[-_NAME_MAX:], size, who, here.clock(), state, options, before),
+        )
+    return file_id
+
+
+def in_pieces(file_id: str, to: str) -> ResponseReturnValue:
+    """Tell the page's script where the pieces go, how large they are, and where it leads afterwards."""
+    pieces = url_for("files.piece", file_id=file_id, number=0)[:-1]
+    return jsonify(id=file_id, piece=spool.PIECE_BYTES, pieces=pieces, to=to)
+
+
+def refused_upload(error: WrongUse, *, by_form: bool) -> ResponseReturnValue:
+    """Say why a file is not accepted, to a person or to the page's script."""
+    if not by_form:
+        return jsonify(error=str(error)), 400
+    return refusal(Refused(as_sentence(str(error)), 400))
+
+
 @blueprint.put("/files/<file_id>/pieces/<int:number>")
-@needs("prepare")
+@needs("prepare", "settle")
 def piece(file_id: str, number: int) -> ResponseReturnValue:
     """Accept a piece; if it is already here, the answer says so, and the upload continues from where it is."""
     here, person, file = site(), current_person(), file_or_404(file_id)
     if file["uploaded_by"] != person.name:
         abort(403)
-    if file["state"] != "receiving" or file["pieces"] != number:
+    if file["state"] not in ("receiving", "export") or file["pieces"] != number:
         return jsonify(next=file["pieces"])
     data = request.get_data(cache=False)
     left = file["bytes"] - number * spool.PIECE_BYTES
@@ -167,6 +205,28 @@ def piece(file_id: str, number: int) -> ResponseReturnValue:
         abort(400)
     _take(here, person, file, number, data)
     return jsonify(next=number + 1)
+
+
+@blueprint.post("/files/<file_id>/cancel")
+@needs("prepare")
+def cancel(file_id: str) -> ResponseReturnValue:
+    """Discard one's own unfinished upload, or cancel a check: it can be started again."""
+    here, person, file = site(), current_person(), file_or_404(file_id)
+    if file["state"] == "receiving":
+        if file["uploaded_by"] != person.name:
+            abort(403)
+        with here.store.write() as db:
+            db.execute("DELETE FROM file WHERE id = ? AND state = 'receiving'", (file_id,))
+            here.store.note(db, person.name, None, f"discarded the unfinished upload {file['name']}", person.how)
+        spool.remove(here.home, file_id)
+        return redirect(url_for("files.home"), 303)
+    with here.store.write() as db:
+        if not here.store.move(db, file_id, "checking", "refused", told=None):
+            abort(409)
+        db.execute("UPDATE job SET wanted = 0, ended_at = ? WHERE file = ? AND wanted = 1", (here.clock(), file_id))
+        here.store.note(db, person.name, file_id, "canceled the check", person.how)
+    here.jobs.kill(file_id)
+    return redirect(url_for("files.file", file_id=file_id), 303)
 
 
 @blueprint.get("/files/<file_id>")
@@ -190,17 +250,24 @@ def progress(file_id: str) -> ResponseReturnValue:
 
 
 def _progress(found: Row) -> dict[str, Any]:
-    return spool.read_progress(spool.place(site().home, found["id"]))
+    """Return how far the check is, and how many others are before it."""
+    here = site()
+    before = here.store.count(
+        "SELECT count(*) FROM job WHERE wanted = 1 AND kind = 'check'"
+        " AND id < (SELECT max(id) FROM job WHERE file = ? AND wanted = 1)",
+        found["id"],
+    )
+    return {**spool.read_progress(spool.place(here.home, found["id"])), "before": before}
 
 
 def _take(here: Site, person: Person, found: Row, number: int, data: bytes) -> None:
-    """Seal a piece; with the last one the check begins."""
+    """Seal a piece; with the last one of a payment file the check begins."""
     spool.put_piece(here.ledger(), here.home, found["id"], number, data)
-    is_last = number * spool.PIECE_BYTES + len(data) == found["bytes"]
+    is_last = number * spool.PIECE_BYTES + len(data) == found["bytes"] and found["state"] == "receiving"
     with here.store.write() as db:
         counted = db.execute(
-            "UPDATE file SET pieces = pieces + 1, state = ? WHERE id = ? AND pieces = ? AND state = 'receiving'",
-            ("checking" if is_last else "receiving", found["id"], number),
+            "UPDATE file SET pieces = pieces + 1, state = ?, uploaded_at = ? WHERE id = ? AND pieces = ? AND state = ?",
+            ("checking" if is_last else found["state"], here.clock(), found["id"], number, found["state"]),
         ).rowcount
         if is_last and counted:
             here.jobs.want(db, found["id"], "check", person.name)
@@ -237,21 +304,3 @@ def _before(here: Site) -> str | None:
     if found is None or found["state"] not in REPLACEABLE:
         raise WrongUse("the file that this was to replace has moved on in the meantime, check it again")
     return before
-
-
-def _refuse(here: Site, name: str, size: int) -> None:
-    """Raise WrongUse for a file that is not accepted at all."""
-    if not name.lower().endswith(ENDINGS):
-        raise WrongUse("only workbooks (.xlsx), CSV and Parquet files are accepted")
-    if not 0 < size <= spool.FILE_BYTES_MAX:
-        raise WrongUse("the file is empty" if size <= 0 else f"it has more than {spool.FILE_BYTES_MAX >> 20} MiB")
-    if here.store.count("SELECT count(*) FROM file WHERE state = 'receiving'") >= spool.OPEN_MAX:
-        raise WrongUse("too many uploads are under way, try again in a minute")
-    if not spool.has_room(here.home, size):
-        raise WrongUse("this machine's disk has no room for it; tell your batchpay administrator")
-
-
-def _refused(sentence: str, *, by_form: bool) -> ResponseReturnValue:
-    if not by_form:
-        return jsonify(error=sentence), 400
-    return refusal(Refused(as_sentence(sentence), 400))

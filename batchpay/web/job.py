@@ -10,7 +10,6 @@ import fcntl
 import json
 import os
 import resource
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from batchpay.errors import place_of
 from batchpay.settings import Settings, load_settings
-from batchpay.web.jobs import RUNS, lock_file
+from batchpay.web.jobs import lock_file
 from batchpay.web.store import Store
 from batchpay.writing.process_memory import collect_rarely, keep_freed_memory, keep_memory_private
 
@@ -43,8 +42,6 @@ KINDS: dict[str, Callable[[Task], int]] = {"check": _check, "submit": _send, "re
 """What a child can do; each returns an exit code as the command line would."""
 _DATA_BYTES_MIN = 4 << 30
 """A check of a million rows takes a tenth of it."""
-_CHECK_S_MAX = 1800
-"""A check that has not ended by then is killed: the next file waits for it. A run may take days."""
 _LOCK_TRIES, _LOCK_WAIT_S = 20, 0.05
 
 
@@ -81,6 +78,8 @@ def _take_lock(path: Path) -> bool:
         except BlockingIOError:
             time.sleep(_LOCK_WAIT_S)
         else:
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())  # by it a check that takes too long is ended
             return True
     return False
 
@@ -91,11 +90,9 @@ def do(store: Store, settings: Settings, number: int) -> None:
     file = None if job is None else store.file(job["file"])
     if job is None or file is None:
         return
-    signal.alarm(0 if job["kind"] in RUNS else _CHECK_S_MAX)
     from batchpay.web.task import Task
 
     code = KINDS[job["kind"]](Task(store, settings, job, file))
-    signal.alarm(0)
     with store.write() as db:
         db.execute("UPDATE job SET wanted = 0, ended_at = ?, exit_code = ? WHERE id = ?", (store.clock(), code, number))
 

@@ -10,10 +10,12 @@ import dataclasses
 import fcntl
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,9 +23,15 @@ from batchpay.settings import Settings
 from batchpay.web.store import Row, Store
 
 STARTS_MAX = 5
+CHECK_S_MAX = 600
+"""A check that has not ended by then is ended: the next file waits for it. A run may take days."""
 CHECK_EVERY_S = 1.0
 RUNS = ("submit", "resume")
 """Kinds that send; all others check."""
+_TOO_LONG = (
+    f"The check took longer than {CHECK_S_MAX // 60} minutes and was ended. Does the file have many more columns than "
+    "payments need?"
+)
 _GAVE_UP = "This job ended unexpectedly several times; ask your batchpay administrator."
 
 
@@ -102,19 +110,45 @@ class Supervisor:
             number, sends = job["id"], job["kind"] in RUNS
             if number in self._children or is_alive(self._store.home, number):
                 busy.add(sends)
+                if not sends and self._age_s(number) > CHECK_S_MAX:
+                    self._give_up(job, _TOO_LONG, f"ended the check after {CHECK_S_MAX // 60} minutes")
+                    self._kill(number)
             elif sends not in busy:
                 busy.add(sends)
                 self._begin(job)
 
+    def _give_up(self, job: Row, told: str, what: str) -> None:
+        with self._store.write() as db:
+            db.execute("UPDATE job SET wanted = 0, ended_at = ? WHERE id = ?", (self._store.clock(), job["id"]))
+            state = "failed" if job["kind"] in RUNS else "refused"
+            db.execute("UPDATE file SET state = ?, told = ? WHERE id = ?", (state, told, job["file"]))
+            self._store.note(db, "batchpay", job["file"], what)
+
+    def _age_s(self, number: int) -> float:
+        """Return how long a job's child has held its lock."""
+        with suppress(FileNotFoundError):  # it has only been started
+            return time.time() - lock_file(self._store.home, number).stat().st_mtime
+        return 0.0
+
+    def _kill(self, number: int) -> None:
+        """End a child, whichever server started it; its lock names its process."""
+        with suppress(OSError, ValueError):
+            process = int(lock_file(self._store.home, number).read_text("ascii"))
+            if is_alive(self._store.home, number):
+                os.kill(process, signal.SIGKILL)
+
+    def kill(self, file_id: str) -> None:
+        """End the child that checks a file; its job is no longer wanted."""
+        for job in self._store.all("SELECT id FROM job WHERE file = ? AND kind = 'check'", file_id):
+            self._kill(job["id"])
+        self.wake()
+
     def _begin(self, job: Row) -> None:
         number = job["id"]
+        if job["starts"] >= STARTS_MAX:
+            self._give_up(job, _GAVE_UP, "gave up: its process ended several times")
+            return
         with self._store.write() as db:
-            if job["starts"] >= STARTS_MAX:
-                db.execute("UPDATE job SET wanted = 0, ended_at = ? WHERE id = ?", (self._store.clock(), number))
-                state = "failed" if job["kind"] in RUNS else "refused"
-                db.execute("UPDATE file SET state = ?, told = ? WHERE id = ?", (state, _GAVE_UP, job["file"]))
-                self._store.note(db, "batchpay", job["file"], "gave up: its process ended several times")
-                return
             db.execute("UPDATE job SET starts = starts + 1 WHERE id = ?", (number,))
             if job["starts"]:
                 self._store.note(db, "batchpay", job["file"], f"{job['kind']} taken up again after its process ended")

@@ -44,6 +44,8 @@ def main() -> int:
     try:
         with os.fdopen(os.dup(1), "w+b") as into, ExitStack() as opened:
             files = [opened.enter_context(os.fdopen(os.dup(int(given)), "rb"))] if given != "-" else []
+            for file in files:
+                file.seek(0)
             KINDS[kind](settings, into, *files, *asked["arguments"])
     except BatchpayError as error:
         sys.stderr.write(str(error))

@@ -29,18 +29,15 @@ _TYPES = {
 }
 
 
-def make(here: Site, kind: str, *arguments: Any, given: bytes | None = None) -> int:
+def make(here: Site, kind: str, *arguments: Any, given: int | None = None) -> int:
     """Have a file created; return the descriptor of a file in memory, which the caller closes.
 
-    `given` is what the child reads, an uploaded export. Raises NotUsable with the child's sentence if it fails.
+    `given` is a descriptor of what the child reads, an uploaded export. Raises NotUsable with the child's sentence if
+    it fails.
     """
     into = os.memfd_create(kind, os.MFD_CLOEXEC)
-    source = os.memfd_create("given", os.MFD_CLOEXEC) if given is not None else None
     try:
-        if source is not None and given is not None:
-            with os.fdopen(os.dup(source), "wb") as file:
-                file.write(given)
-        command = [sys.executable, "-P", "-m", "batchpay.web.paper_job", kind, "-" if source is None else str(source)]
+        command = [sys.executable, "-P", "-m", "batchpay.web.paper_job", kind, "-" if given is None else str(given)]
         asked = {"settings": dataclasses.asdict(here.settings), "arguments": arguments}
         with _AT_ONCE:
             child = subprocess.run(  # noqa: S603 - this program itself
@@ -48,7 +45,7 @@ def make(here: Site, kind: str, *arguments: Any, given: bytes | None = None) -> 
                 input=json.dumps(asked).encode(),
                 stdout=into,
                 stderr=subprocess.PIPE,
-                pass_fds=() if source is None else (source,),
+                pass_fds=() if given is None else (given,),
                 timeout=DEADLINE_S,
                 check=False,
             )
@@ -61,13 +58,10 @@ def make(here: Site, kind: str, *arguments: Any, given: bytes | None = None) -> 
     except BaseException:
         os.close(into)
         raise
-    finally:
-        if source is not None:
-            os.close(source)
     return into
 
 
-def read_json(here: Site, kind: str, *arguments: Any, given: bytes | None = None) -> Any:
+def read_json(here: Site, kind: str, *arguments: Any, given: int | None = None) -> Any:
     """Have a child do something, and return its JSON answer."""
     with os.fdopen(make(here, kind, *arguments, given=given), "rb") as answer:
         answer.seek(0)

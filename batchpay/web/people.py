@@ -141,7 +141,10 @@ def reset(store: Store, ledger: Ledger, by: Actor, name: str) -> NewSecrets:
             (generate_password_hash(made.password, _HASH), _sealed(ledger, name, made.code_secret), name),
         )
         db.execute("DELETE FROM session WHERE person = ?", (name,))
-        db.execute("DELETE FROM failure WHERE who IN (?, ?)", (f"name {name}", f"proof {name}"))
+        db.execute(
+            "DELETE FROM failure WHERE who IN (?, ?) OR who >= ? AND who < ?",
+            (f"of {name}", f"proof {name}", f"name {name}|", f"name {name}}}"),
+        )
         ledger.note_person(str(by), f"gave {name} a new password{' and authenticator' if made.code_secret else ''}")
     return made
 

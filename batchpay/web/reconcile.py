@@ -8,19 +8,20 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from flask import Blueprint, abort, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from batchpay.errors import NotUsable
+from batchpay.errors import NotUsable, WrongUse
 from batchpay.ledger.records import BatchSummary
 from batchpay.reconciliation.resolution import rows_in_doubt
 from batchpay.web import papers, spool
 from batchpay.web.acts import NOT_NOW, Refused
-from batchpay.web.files import RECONCILED
-from batchpay.web.forms import given_file, given_words
+from batchpay.web.files import RECONCILED, begin_upload, in_pieces, refused_upload
+from batchpay.web.forms import given_file, given_words, name_of
 from batchpay.web.people import Person
 from batchpay.web.runs import file_of
 from batchpay.web.sign_in import current_person, needs, prove_again
@@ -29,6 +30,7 @@ from batchpay.web.site import Site, site
 blueprint = Blueprint("reconcile", __name__)
 
 ENDINGS = (".csv", ".txt", ".tsv", ".xlsx", ".xlsm")
+EXPORT_BYTES_MAX = 128 << 20
 _NAME_MAX = 120
 _CHANGED = (
     "This batch was compared again in the meantime, or a payment in doubt was settled: what holds now is shown below. "
@@ -71,26 +73,62 @@ def _in_doubt(here: Site, batch: str) -> list[tuple[int, int]]:
     return [(doubt.row, doubt.attempts) for doubt in found]
 
 
+@blueprint.post("/batches/<batch>/export")
+@needs("prepare", "settle")
+def begin(batch: str) -> ResponseReturnValue:
+    """Start the upload of an export in pieces, by the page's script; `take` compares it when all of it is here."""
+    here = site()
+    found, name = here.ledger().find(batch), name_of(request.form.get("name"))
+    try:
+        if not name.lower().endswith(ENDINGS):
+            raise WrongUse("an export is a CSV file or a workbook")
+        file_id = begin_upload(here, name, request.form.get("size", 0, int), "export", EXPORT_BYTES_MAX)
+    except WrongUse as error:
+        return refused_upload(error, by_form=False)
+    return in_pieces(file_id, url_for("reconcile.page", batch=found.batch))
+
+
 @blueprint.post("/batches/<batch>/reconcile")
 @needs("prepare", "settle")
 def take(batch: str) -> ResponseReturnValue:
-    """Accept an export, and match it."""
+    """Accept an export, whole by a plain form or uploaded in pieces before, and match it."""
     here, person = site(), current_person()
     found = here.ledger().find(batch)
-    data, name = given_file("export")
-    name = name[-_NAME_MAX:]
-    if not data or not name.lower().endswith(ENDINGS):
-        return _page(found, Refused("Choose the bank's export, a CSV file or a workbook.", 400))
+    uploaded = here.store.file(request.form.get("upload", ""))
+    if uploaded is not None:
+        pieces = uploaded["pieces"]
+        whole = pieces == -(-uploaded["bytes"] // spool.PIECE_BYTES)
+        if uploaded["uploaded_by"] != person.name or uploaded["state"] != "export" or not whole:
+            abort(NOT_NOW)
+        blocks: Iterable[bytes] = spool.pieces(here.ledger(), here.home, uploaded["id"], pieces)
+        name = uploaded["name"]
+    else:
+        data, name = given_file("export")
+        blocks = [data]
+        if not data or not name.lower().endswith(ENDINGS):
+            return _page(found, Refused("Choose the bank's export, a CSV file or a workbook.", 400))
+    with spool.memory_file(blocks) as (export, digest):
+        if uploaded is not None:
+            with here.store.write() as db:
+                db.execute("DELETE FROM file WHERE id = ?", (uploaded["id"],))
+            spool.remove(here.home, uploaded["id"])
+        return _compare(here, person, found, name[-_NAME_MAX:], export, digest)
+
+
+def _compare(
+    here: Site, person: Person, found: BatchSummary, name: str, export: int, digest: str
+) -> ResponseReturnValue:
+    """Match an export, keep it sealed, and show the result."""
     try:
-        compared = papers.read_json(here, "compare", found.batch, name, given=data)
+        compared = papers.read_json(here, "compare", found.batch, name, given=export)
     except NotUsable as error:
         return _page(found, Refused(f"This export can't be used: {error}", 400))
     place = spool.export_place(found.batch)
-    dated = json.dumps(compared | _signed(here, person, data)).encode()
+    dated = json.dumps(compared | _signed(here, person, digest)).encode()
     spool.place(here.home, place).mkdir(parents=True, exist_ok=True, mode=0o700)
-    for kept, content in (("export", data), ("name", name.encode()), ("compared", dated)):
-        pieces = range(0, len(content), spool.PIECE_BYTES)
-        spool.keep(here.ledger(), here.home, place, kept, [content[at : at + spool.PIECE_BYTES] for at in pieces])
+    spool.keep(here.ledger(), here.home, place, "export", spool.blocks_of(export))
+    spool.keep(here.ledger(), here.home, place, "name", [name.encode()])
+    spool.keep(here.ledger(), here.home, place, "compared", [dated])
     here.note(person, file_of(here, found.batch), f"compared {found.batch} with {name}")
     _note_if_reconciled(here, found.batch, compared)
     return redirect(url_for("reconcile.page", batch=found.batch), 303)
@@ -101,9 +139,9 @@ def rows(batch: str) -> ResponseReturnValue:
     """Download every row and every line with its verdict."""
     here = site()
     found = here.ledger().find(batch)
-    data, name = _export(here, found.batch)
     target = f"{found.batch}.reconciled.xlsx"
-    return papers.download(papers.make(here, "reconcile", found.batch, target, name, given=data), target)
+    with _export(here, found.batch) as (export, name, _):
+        return papers.download(papers.make(here, "reconcile", found.batch, target, name, given=export), target)
 
 
 @blueprint.post("/batches/<batch>/settle")
@@ -112,35 +150,34 @@ def settle(batch: str) -> ResponseReturnValue:
     """Settle the rows in doubt whose outcome the export shows."""
     here, person = site(), current_person()
     found = here.ledger().find(batch)
-    data, name = _export(here, found.batch)
-    seen = _kept(here, found.batch, "compared")
-    if seen is None or request.form.get("seen") != _mark(seen, _in_doubt(here, found.batch)):
-        return _page(found, Refused(_CHANGED, NOT_NOW))
-    reason = given_words("reason")
-    if not reason:
-        return _page(found, Refused("Say how you know. Nothing was done.", 400))
-    if (wrong := prove_again()) is not None:
-        return _page(found, Refused(wrong, 401))
-    shown = json.loads(seen)["reconciliation"]["found_doubts"]
-    by = dataclasses.asdict(person.actor())
-    signed = {"name": person.shown, "reason": reason, "by": by, "shown": shown}
-    try:
-        compared = papers.read_json(here, "compare", found.batch, name, signed, given=data)
-    except NotUsable as error:
-        return _page(found, Refused(f"Nothing was settled: {error}", NOT_NOW))
+    with _export(here, found.batch) as (export, name, digest):
+        seen, reason = _kept(here, found.batch, "compared"), given_words("reason")
+        if seen is None or request.form.get("seen") != _mark(seen, _in_doubt(here, found.batch)):
+            return _page(found, Refused(_CHANGED, NOT_NOW))
+        if not reason:
+            return _page(found, Refused("Say how you know. Nothing was done.", 400))
+        if (wrong := prove_again()) is not None:
+            return _page(found, Refused(wrong, 401))
+        shown = json.loads(seen)["reconciliation"]["found_doubts"]
+        by = dataclasses.asdict(person.actor())
+        signed = {"name": person.shown, "reason": reason, "by": by, "shown": shown}
+        try:
+            compared = papers.read_json(here, "compare", found.batch, name, signed, given=export)
+        except NotUsable as error:
+            return _page(found, Refused(f"Nothing was settled: {error}", NOT_NOW))
     result = compared["reconciliation"]
     settled = [f"{one['place']} {one['becomes']}" for one in result["found_doubts"] if one["row"] in result["settled"]]
     said = ", ".join(settled) or "nothing, which was no longer in doubt,"
     here.note(person, file_of(here, found.batch), f"settled {said} by what {name} proves: {reason}")
-    dated = json.dumps(compared | _signed(here, person, data) | {"was_settled": True}).encode()
+    dated = json.dumps(compared | _signed(here, person, digest) | {"was_settled": True}).encode()
     spool.keep(here.ledger(), here.home, spool.export_place(found.batch), "compared", [dated])
     _note_if_reconciled(here, found.batch, compared)
     return redirect(url_for("reconcile.page", batch=found.batch), 303)
 
 
-def _signed(here: Site, person: Person, data: bytes) -> dict[str, Any]:
+def _signed(here: Site, person: Person, digest: str) -> dict[str, Any]:
     """Return who compared a batch, when, and with which export."""
-    return {"by": person.shown, "at": here.clock(), "export": _digest(data)}
+    return {"by": person.shown, "at": here.clock(), "export": digest}
 
 
 def _note_if_reconciled(here: Site, batch: str, compared: dict[str, Any]) -> None:
@@ -163,16 +200,14 @@ def _kept(here: Site, batch: str, name: str) -> bytes | None:
     return None if blocks is None else b"".join(blocks)
 
 
-def _export(here: Site, batch: str) -> tuple[bytes, str]:
-    """Return the export that the page shows, and its name; of two that came at once neither may be kept whole."""
-    data, name, compared = (_kept(here, batch, kept) for kept in ("export", "name", "compared"))
-    if data is None or name is None or compared is None:
+@contextmanager
+def _export(here: Site, batch: str) -> Iterator[tuple[int, str, str]]:
+    """Yield the export that the page shows, its name and digest; of two that came at once neither may be kept whole."""
+    blocks = spool.kept(here.ledger(), here.home, spool.export_place(batch), "export")
+    name, compared = (_kept(here, batch, kept) for kept in ("name", "compared"))
+    if blocks is None or name is None or compared is None:
         abort(404)
-    digest = _digest(data)
-    if json.loads(compared).get("export", digest) != digest:
-        abort(NOT_NOW)
-    return data, name.decode()
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    with spool.memory_file(blocks) as (export, digest):
+        if json.loads(compared)["export"] != digest:
+            abort(NOT_NOW)
+        yield export, name.decode(), digest

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import io
 import logging
 import os
 import socket
+import sqlite3
 import stat
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from waitress import wasyncore  # type: ignore[import-untyped]
+from waitress.channel import HTTPChannel  # type: ignore[import-untyped]
+from waitress.parser import HTTPRequestParser  # type: ignore[import-untyped]
 from waitress.server import create_server  # type: ignore[import-untyped]
 
 from batchpay.errors import BatchHeld, WrongUse
@@ -24,6 +30,7 @@ from batchpay.payment import Actor
 from batchpay.settings import Settings
 from batchpay.web.app import FORM_BYTES_MAX, create_app
 from batchpay.web.jobs import Supervisor
+from batchpay.web.sign_in import is_known
 from batchpay.web.site import Access, Reader, Site
 from batchpay.web.spool import PIECE_BYTES, Sweeper
 from batchpay.web.store import Store
@@ -34,6 +41,14 @@ _THREADS = 8
 _KEPT_BYTES = 256 << 10
 _GARBAGE_OBJECTS = 5_000
 _UNIX = "unix:"
+_BODY_BYTES_MAX = max(PIECE_BYTES, FORM_BYTES_MAX) + 131_072
+_STRANGERS_BYTES_MAX = 16 << 10
+_READ_PAST_BYTES_MAX = 1 << 28
+_HEADER_BYTES_MAX = 32 << 10
+_STRANGER = "Sign in first. Without it, batchpay accepts short forms only."
+_FORM = (
+    f"A file has at most {FORM_BYTES_MAX >> 20} MiB in this form. With JavaScript, larger files are uploaded in pieces."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +61,68 @@ class Listen:
     """Other names under which people reach the page."""
     behind_tls: bool = False
     proxy_header: str | None = None
+    proxy: str | None = None
+    """Where the proxy's connections come from, if that is not this machine: its X-Forwarded-For is believed."""
 
     @property
     def socket_path(self) -> Path | None:
         """The path of a Unix socket; None for an address."""
         return Path(self.address.removeprefix(_UNIX)) if self.address.startswith(_UNIX) else None
+
+
+class _TooLarge(Exception):
+    """Answers a body that is too large in the page's own words."""
+
+    def to_response(self, ident: object = None) -> tuple[str, list[tuple[str, str]], bytes]:
+        """Return status, headers and body, as waitress asks for them."""
+        headers = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")]
+        return "413 Content Too Large", headers, str(self).encode()
+
+
+class _Nowhere(io.BytesIO):
+    """A buffer of waitress that keeps nothing."""
+
+    def append(self, data: bytes) -> None:
+        """Forget what came."""
+
+    def getfile(self) -> io.BytesIO:
+        """Return what was kept."""
+        return self
+
+    def __len__(self) -> int:
+        return 0
+
+
+class _Parser(HTTPRequestParser):  # type: ignore[misc]
+    """Accepts a short body from a stranger, and a form from somebody who is signed in.
+
+    What is larger is read to its end, so that the browser shows the answer and not a broken connection.
+    """
+
+    def __init__(self, adj: object, is_known: Callable[[dict[str, str]], bool]) -> None:
+        super().__init__(adj)
+        self._is_known = is_known
+        self._is_accepted: bool | None = None
+        """Whether the body is kept; None before there is one."""
+        self._bytes_max, self._too_large = 0, ""
+
+    def received(self, data: bytes) -> int:
+        """See HTTPRequestParser."""
+        consumed = int(super().received(data))
+        if self.body_rcv is None:
+            return consumed
+        if self._is_accepted is None:
+            known = self._is_known(self.headers)
+            self._bytes_max, self._too_large = (_BODY_BYTES_MAX, _FORM) if known else (_STRANGERS_BYTES_MAX, _STRANGER)
+            self._is_accepted = True
+        size = max(self.content_length, self.body_bytes_received)
+        if self._is_accepted and size > self._bytes_max:
+            self._is_accepted, self.error = False, _TooLarge(self._too_large)
+            self.body_rcv.getbuf().close()
+            self.body_rcv.buf = _Nowhere()
+        if size > _READ_PAST_BYTES_MAX:
+            self.completed = True
+        return consumed
 
 
 class Server:
@@ -71,19 +143,31 @@ class Server:
         self._site = Site(settings, self._store, self._jobs, Reader(settings.ledger), access)
         self._map: dict[int, Any] = {}
         self._is_stopping = False
-        # A body stays in memory: by default waitress writes anything over 512 KiB to a temporary file, unencrypted.
-        body_bytes_max = max(PIECE_BYTES, FORM_BYTES_MAX) + 131_072
         self._server = create_server(
             create_app(self._site),
             map=self._map,
             sockets=[listening],
             threads=_THREADS,
             asyncore_use_poll=True,
-            inbuf_overflow=body_bytes_max,
-            max_request_body_size=body_bytes_max,
+            # A body stays in memory: by default waitress writes what is over 512 KiB to a temporary file, unencrypted.
+            inbuf_overflow=2 * _BODY_BYTES_MAX,
+            max_request_header_size=_HEADER_BYTES_MAX,
+            max_request_body_size=sys.maxsize,  # the parser below decides
             clear_untrusted_proxy_headers=True,
             ident=None,
+            **_trusted(listen),
         )
+        parser = partial(_Parser, is_known=self._is_known)
+        self._server.channel_class = type("Channel", (HTTPChannel,), {"parser_class": parser})
+
+    def _is_known(self, headers: dict[str, str]) -> bool:
+        """Return whether a request comes from somebody who is signed in."""
+        name = self._site.access.proxy_header
+        named = headers.get(name.upper().replace("-", "_")) if name else None
+        try:
+            return is_known(self._site, headers.get("COOKIE", ""), named)
+        except sqlite3.Error:
+            return False
 
     def run(self) -> None:
         """Serve until stopped; children continue."""
@@ -153,6 +237,8 @@ def _require_safe(listen: Listen) -> None:
             f"{host} is open to other machines: passwords would travel in the clear. Put something that speaks TLS in "
             "front of it, and give --behind-tls and --host NAME"
         )
+    if listen.proxy and not listen.behind_tls:
+        raise WrongUse("--proxy is for a proxy that speaks TLS: give --behind-tls as well")
     if listen.behind_tls and not listen.hosts:
         raise WrongUse("--behind-tls needs --host NAME: the name under which people reach the page")
 
@@ -162,6 +248,18 @@ def _host_port(address: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or int(port) > 65_535:
         raise WrongUse("--listen must be HOST:PORT or unix:PATH")
     return host.strip("[]"), int(port)
+
+
+def _trusted(listen: Listen) -> dict[str, Any]:
+    """Say whose X-Forwarded-For is believed: people behind a proxy are told apart by it."""
+    if listen.socket_path is not None:
+        proxy: str | None = "localhost"  # waitress' word for whatever comes over a Unix socket
+    else:
+        host = _host_port(listen.address)[0]
+        proxy = listen.proxy or ("127.0.0.1" if host == "localhost" else host if is_loopback(host) else None)
+    if proxy is None or not (listen.behind_tls or listen.proxy_header):
+        return {}
+    return {"trusted_proxy": proxy, "trusted_proxy_headers": {"x-forwarded-for"}}
 
 
 def _listen(listen: Listen) -> socket.socket:

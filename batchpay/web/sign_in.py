@@ -1,9 +1,14 @@
-"""Signing in and proving it again: sessions on the server, limits on failures, a proxy's word where there is one."""
+"""Signing in and proving it again: sessions on the server, pauses after failures, a proxy's word where there is one.
+
+Failures slow tries down and never lock a name: others could lock it. Those of strangers don't slow down whoever is
+signed in: proofs are counted apart.
+"""
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import math
 import secrets
 import sqlite3
 from collections.abc import Callable
@@ -13,7 +18,9 @@ from urllib.parse import urlsplit
 
 from flask import Blueprint, Response, abort, g, make_response, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
+from werkzeug.http import parse_cookie
 
+from batchpay.text import counted
 from batchpay.web import people
 from batchpay.web.people import Person
 from batchpay.web.site import Site, site
@@ -21,14 +28,13 @@ from batchpay.web.store import Row
 
 IDLE_S, LIFE_S = 30 * 60, 12 * 3600
 WINDOW_S = 15 * 60
-FAILURES_MAX = 8
-"""For one name in the window."""
-FAILURES_FROM_MAX = 40
-"""From one address: generous, since behind a proxy everyone has the same one."""
+FREE, FREE_FROM, FREE_OF = 8, 40, 100
+"""Failures in the window before tries slow down: of a name from one address, of one address, of a name anywhere."""
+_PAUSE_S_MAX = 60
 _SEEN_EVERY_S = 60
 _TOKEN_BYTES = 32
 _PASSWORD_MAX = 256
-TOO_MANY = "Too many attempts. Wait 15 minutes, or ask your batchpay administrator."
+TOO_MANY = "Too many attempts. Wait {} and try again, or ask your batchpay administrator."
 WRONG = "That name, password or code is incorrect."
 WRONG_AGAIN = "That password or code is incorrect, or the code was already used. Nothing was done."
 NO_CODE = (
@@ -114,9 +120,11 @@ def enter() -> ResponseReturnValue:
         abort(403)
     name = request.form.get("name", "").strip().lower()[:64]
     found = here.store.one("SELECT * FROM user WHERE name = ?", name)
-    wrong = _try(here, f"name {name}", found, at_sign_in=True)
+    address = request.remote_addr or "a socket"
+    buckets = {f"name {name}|{address}": FREE, f"from {address}": FREE_FROM, f"of {name}": FREE_OF}
+    wrong = _try(here, buckets, found, at_sign_in=True)
     if wrong is not None or found is None:
-        return render_template("sign_in.html", wrong=wrong, name=name), 429 if wrong == TOO_MANY else 401
+        return render_template("sign_in.html", wrong=wrong, name=name), 401 if wrong == WRONG else 429
     how = "password" if found["totp"] is None else "password and code"
     return _enter(here, found, how, request.args.get("next", "/"))
 
@@ -142,17 +150,16 @@ def prove_again() -> str | None:
     found = here.store.one("SELECT * FROM user WHERE name = ?", person.name)
     if here.asks_for_codes and not person.has_code:
         return NO_CODE
-    return _try(here, f"proof {person.name}", found, at_sign_in=False)
+    return _try(here, {f"proof {person.name}": FREE}, found, at_sign_in=False)
 
 
-def _try(here: Site, who: str, found: Row | None, *, at_sign_in: bool) -> str | None:
-    """Check what was posted; failures are counted, by name and by address, and too many block further tries.
+def _try(here: Site, buckets: dict[str, int], found: Row | None, *, at_sign_in: bool) -> str | None:
+    """Check what was posted; each bucket counts failures, and beyond so many each one more doubles the pause after it.
 
     A try counts as a failure from its beginning until it proves right: many at once are as many failures.
     """
-    address = f"from {request.remote_addr or 'a socket'}"
-    if not _begin_try(here, who, address):
-        return TOO_MANY
+    if wait_s := _begin_try(here, buckets):
+        return TOO_MANY.format(counted(wait_s, "second"))
     by_proxy = here.access.proxy_header is not None and not at_sign_in
     is_right = by_proxy or people.password_is(found, request.form.get("password", "")[:_PASSWORD_MAX])
     if is_right and found is not None and found["totp"] is not None:
@@ -160,22 +167,27 @@ def _try(here: Site, who: str, found: Row | None, *, at_sign_in: bool) -> str | 
         is_right = people.take_code(here.store, here.ledger(), found, code)
     if not is_right:
         return WRONG if at_sign_in else WRONG_AGAIN
+    own, *shared = buckets
     with here.store.write() as db:
-        db.execute("DELETE FROM failure WHERE who = ?", (who,))
-        db.execute("DELETE FROM failure WHERE rowid = (SELECT max(rowid) FROM failure WHERE who = ?)", (address,))
+        db.execute("DELETE FROM failure WHERE who = ?", (own,))
+        for one in shared:
+            db.execute("DELETE FROM failure WHERE rowid = (SELECT max(rowid) FROM failure WHERE who = ?)", (one,))
     return None
 
 
-def _begin_try(here: Site, who: str, address: str) -> bool:
-    """Count a try, unless there were too many already."""
-    after = here.clock() - WINDOW_S
+def _begin_try(here: Site, buckets: dict[str, int]) -> int:
+    """Count a try, unless it comes too soon: then return how many seconds are left."""
+    now, wait_s = here.clock(), 0.0
     with here.store.write() as db:
-        db.execute("DELETE FROM failure WHERE at <= ?", (after,))
-        for one, most in ((who, FAILURES_MAX), (address, FAILURES_FROM_MAX)):
-            if db.execute("SELECT count(*) FROM failure WHERE who = ?", (one,)).fetchone()[0] >= most:
-                return False
-        db.executemany("INSERT INTO failure (who, at) VALUES (?, ?)", [(one, here.clock()) for one in (who, address)])
-    return True
+        db.execute("DELETE FROM failure WHERE at <= ?", (now - WINDOW_S,))
+        for one, free in buckets.items():
+            failures, latest = db.execute("SELECT count(*), max(at) FROM failure WHERE who = ?", (one,)).fetchone()
+            if failures >= free:
+                pause_s = min(2 ** min(failures - free, 10), _PAUSE_S_MAX)
+                wait_s = max(wait_s, latest + pause_s - now)
+        if wait_s <= 0:
+            db.executemany("INSERT INTO failure (who, at) VALUES (?, ?)", [(one, now) for one in buckets])
+    return math.ceil(wait_s)
 
 
 def _enter(here: Site, found: Row, how: str, then: str) -> ResponseReturnValue:
@@ -187,24 +199,52 @@ def _enter(here: Site, found: Row, how: str, then: str) -> ResponseReturnValue:
             (_mark(token), found["name"], now, now, how),
         )
         here.store.note(db, found["name"], None, "signed in", how)
-    is_ours = then.startswith("/") and not then.startswith(("//", "/\\"))
-    answer = make_response(redirect(then if is_ours else "/", 303))
+    answer = make_response(redirect(_own_page(then), 303))
     answer.set_cookie(
         cookie_name(here), token, max_age=LIFE_S, secure=here.access.behind_tls, httponly=True, samesite="Strict"
     )
     return answer
 
 
-def _session_person(here: Site, mark: bytes) -> Person | None:
-    found = here.store.one(
-        "SELECT user.*, session.made_at AS begun_at, seen_at, how FROM session JOIN user ON user.name = person"
-        " WHERE mark = ? AND NOT is_off",
-        mark,
-    )
+def _own_page(then: str) -> str:
+    """Return path and query of an address of this page; the list of files for any other.
+
+    Browsers leave out a tab or a line break, and take a backslash for a slash: `/<tab>/evil.example` leads elsewhere.
+    """
+    try:
+        parts = urlsplit(then)
+    except ValueError:
+        return "/"
+    is_ours = then.isprintable() and "\\" not in then and not (parts.scheme or parts.netloc)
+    if not is_ours or not parts.path.startswith("/") or then.startswith("//"):
+        return "/"
+    return f"{parts.path}?{parts.query}" if parts.query else parts.path
+
+
+def is_known(here: Site, cookies: str, named: str | None) -> bool:
+    """Return whether a request comes from somebody who is signed in, or whom the proxy names, by its headers alone."""
+    if here.access.proxy_header is not None:
+        found = here.store.one("SELECT 1 FROM user WHERE name = ? AND NOT is_off", (named or "").strip().lower())
+        return found is not None
+    token = parse_cookie(cookies).get(cookie_name(here))
+    return bool(token) and _session(here, _mark(str(token))) is not None
+
+
+def _session(here: Site, mark: bytes) -> Row | None:
+    """Return a session that is not over, with its person."""
     now = here.clock()
-    # A page that polls for progress by itself keeps nobody signed in.
-    if found is None or now - found["seen_at"] >= IDLE_S or now - found["begun_at"] >= LIFE_S:
+    return here.store.one(
+        "SELECT user.*, session.made_at AS begun_at, seen_at, how FROM session JOIN user ON user.name = person"
+        " WHERE mark = ? AND NOT is_off AND seen_at > ? AND session.made_at > ?",
+        mark, now - IDLE_S, now - LIFE_S,
+    )  # fmt: skip
+
+
+def _session_person(here: Site, mark: bytes) -> Person | None:
+    found, now = _session(here, mark), here.clock()
+    if found is None:
         return None
+    # A page that polls for progress by itself keeps nobody signed in.
     if now - found["seen_at"] > _SEEN_EVERY_S and not request.headers.get("HX-Request"):
         # On a full disk whoever is signed in still sees every page.
         with suppress(sqlite3.OperationalError), here.store.write() as db:

@@ -14,7 +14,7 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,11 @@ from batchpay.errors import NotUsable
 from batchpay.ledger.contract import Ledger
 from batchpay.web.store import Store
 
-PIECE_BYTES = 4 << 20
+PIECE_BYTES = 512 << 10
+"""Small enough for the default limits of proxies."""
 FILE_BYTES_MAX = 512 << 20
-OPEN_MAX = 20
-"""At most this many uploads may be under way."""
+OPEN_MAX, OPEN_S = 20, 600
+"""At most this many uploads of one person may be unfinished, of which a piece came within so many seconds."""
 FREE_BYTES_MIN = 1 << 30
 """If the disk has less room than the file and this, nothing is accepted."""
 _EXPORT = "batch-"
@@ -73,13 +74,35 @@ def pieces(ledger: Ledger, home: Path, file_id: str, count: int) -> Iterator[byt
 def in_memory(blocks: Iterable[bytes]) -> tuple[int, str]:
     """Put blocks into a file in memory that is never on disk; return its descriptor and the SHA-256 of its content."""
     descriptor, digest = os.memfd_create("payments", os.MFD_CLOEXEC), hashlib.sha256()
-    for block in blocks:
-        digest.update(block)
-        view = memoryview(block)
-        while view:
-            view = view[os.write(descriptor, view) :]
+    try:
+        for block in blocks:
+            digest.update(block)
+            view = memoryview(block)
+            while view:
+                view = view[os.write(descriptor, view) :]
+    except BaseException:
+        os.close(descriptor)
+        raise
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor, digest.hexdigest()
+
+
+@contextmanager
+def memory_file(blocks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
+    """Yield the descriptor of a file in memory, and the SHA-256 of its content, as long as it is needed."""
+    descriptor, digest = in_memory(blocks)
+    try:
+        yield descriptor, digest
+    finally:
+        os.close(descriptor)
+
+
+def blocks_of(descriptor: int) -> Iterator[bytes]:
+    """Read a file in memory from its start, a piece at a time."""
+    at = 0
+    while block := os.pread(descriptor, PIECE_BYTES, at):
+        yield block
+        at += len(block)
 
 
 def keep(ledger: Ledger, home: Path, file_id: str, name: str, content: Iterable[bytes]) -> None:
@@ -161,7 +184,8 @@ def sweep(store: Store) -> int:
     now, emptied = store.clock(), 0
     with store.write() as db:
         unfinished = db.execute(
-            "DELETE FROM file WHERE state = 'receiving' AND uploaded_at < ? RETURNING id", (now - UNFINISHED_S,)
+            "DELETE FROM file WHERE state IN ('receiving', 'export') AND uploaded_at < ? RETURNING id",
+            (now - UNFINISHED_S,),
         ).fetchall()
         db.execute("DELETE FROM session WHERE made_at < ?", (now - 24 * 3600,))
     marks = ", ".join("?" * len(SETTLED))

@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import fcntl
 import gc
+import hashlib
 import http.client
 import io
 import json
@@ -16,7 +17,9 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,11 +29,10 @@ from batchpay import web
 from batchpay.errors import BatchHeld, NotUsable, WrongUse
 from batchpay.payment import Actor
 from batchpay.settings import GatewaySettings, LedgerSettings, Settings, load_settings
-from batchpay.web import job, jobs
+from batchpay.web import jobs
 from batchpay.web.server import Listen, Server, serve
 from batchpay.web.store import Store
-from batchpay.web.task import Task
-from tests.web.house import House
+from tests.web.house import House, words_of
 
 LOOPBACK = Listen("127.0.0.1:0")
 ANN = Actor("ann", "host")
@@ -258,20 +260,158 @@ def test_work_that_ends_without_a_word_is_given_up(house: House, children: list[
     assert len(children) == 2 * jobs.STARTS_MAX
 
 
-def test_a_check_has_a_deadline_and_a_run_has_none(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that never comes to an end holds up the others for half an hour, a run may take days."""
-    left: dict[str, float] = {}
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that works on something without an end."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process
+        process.kill()
 
-    def work(task: Task) -> int:
-        left[task.job["kind"]] = signal.getitimer(signal.ITIMER_REAL)[0]
-        return 0
 
-    want(house, "check", "submit")
-    for kind in ("check", "submit"):
-        monkeypatch.setitem(job.KINDS, kind, work)
-    house.work()
-    assert left == {"check": pytest.approx(1800, abs=60), "submit": 0.0}
-    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0.0
+def hold(house: House, number: int, pid: int) -> int:
+    """Hold a job's lock as its child does; gives the descriptor."""
+    descriptor = os.open(jobs.lock_file(house.site.home, number), os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    os.write(descriptor, str(pid).encode())
+    return descriptor
+
+
+def test_a_check_that_takes_too_long_is_ended_and_not_started_again(
+    house: House, sleeper: subprocess.Popen[bytes], children: list[int]
+) -> None:
+    """One file of a million columns held up all others for half an hour, five times; a run may take days."""
+    want(house, "check", "check", "submit")
+    held = [hold(house, 1, sleeper.pid), hold(house, 3, 0)]
+    house.site.jobs.start_wanted()
+    assert house.file("f0")["state"] == "checking" and sleeper.poll() is None
+    for number in (1, 3):
+        os.utime(jobs.lock_file(house.site.home, number), (0, time.time() - jobs.CHECK_S_MAX - 1))
+    house.site.jobs.start_wanted()
+    assert sleeper.wait(10) == -signal.SIGKILL
+    os.close(held[0])
+    house.site.jobs.start_wanted()
+    assert children == [2], "the next file has its turn"
+    assert [house.file(name)["state"] for name in ("f0", "f1", "f2")] == ["refused", "checking", "sending"]
+    assert "took longer than 10 minutes" in str(house.file("f0")["told"])
+    os.close(held[1])
+
+
+def test_a_check_waits_in_line_and_can_be_canceled(
+    house: House, sleeper: subprocess.Popen[bytes], children: list[int]
+) -> None:
+    """The page said that it read the file while another file's check went on, and nothing could end it."""
+    want(house, "check", "check", "check", "submit")
+    held = hold(house, 1, sleeper.pid)
+    page = words_of(house.get("lee", "/files/f2"))
+    assert "Waiting for another file’s check: number 3 in line" in page and "Cancel this check" not in page
+    assert "in line" not in words_of(house.get("maria", "/files/f0"))
+    house.post("lee", "/files/f0/cancel", 403)
+    house.post("daniel", "/files/f0/cancel", 403)
+    house.post("maria", "/files/f3/cancel", 409)
+    house.post("maria", "/files/f1/cancel")
+    page = words_of(house.get("maria", "/files/f1/check"))
+    assert "This check was canceled." in page and "Maria Lind canceled the check" in page
+    assert "number 2 in line" in words_of(house.get("maria", "/files/f2"))
+    assert "Cancel this check" in words_of(house.get("maria", "/files/f0"))
+    house.post("maria", "/files/f0/cancel")
+    assert sleeper.wait(10) == -signal.SIGKILL
+    os.close(held)
+    house.site.jobs.start_wanted()
+    assert children == [3, 4]
+    house.post("maria", "/files/f0/check")
+    assert house.file("f0")["state"] == "checking", "it can be checked again"
+
+
+def ask(server: Server, head: str, body: bytes = b"") -> tuple[str, str]:
+    """Send a request to a server as it stands here; gives status line and body of the answer."""
+    host, _, port = server.url.removeprefix("http://").rstrip("/").rpartition(":")
+    with socket.create_connection((host, int(port)), 30) as connection:
+        connection.sendall(head.format(host=f"{host}:{port}").encode() + body)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    first, _, rest = answer.decode().partition("\r\n")
+    return first, rest.partition("\r\n\r\n")[2]
+
+
+@contextmanager
+def running(server: Server) -> Iterator[Server]:
+    """Let a page serve."""
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join()
+
+
+POST = "POST {path} HTTP/1.1\r\nHost: {{host}}\r\nSec-Fetch-Site: same-origin\r\nConnection: close\r\n"
+
+
+def test_a_stranger_sends_little(settings: Settings, tmp_path: Path) -> None:
+    """Sixty bodies of 8 MB of nobody took 485 MB: what a stranger sends beyond 16 KiB is read past and kept nowhere."""
+    big, form = b"x" * (8 << 20), b"name=maria&password=wrong"
+    door, files = POST.format(path="/sign-in"), POST.format(path="/files")
+    kind = "Content-Type: application/x-www-form-urlencoded\r\n"
+    chunked = b"".join(b"10000\r\n%b\r\n" % big[:65536] for _ in range(4)) + b"0\r\n\r\n"
+    with running(Server(settings, tmp_path / "web", LOOPBACK, ANN)) as server:
+        first, said = ask(server, f"{files}Content-Length: {len(big)}\r\n\r\n", big)
+        assert "413" in first and said == "Sign in first. Without it, batchpay accepts short forms only."
+        assert "413" in ask(server, f"{files}Transfer-Encoding: chunked\r\n\r\n", chunked)[0]
+        assert "413" in ask(server, f"{files}Cookie: batchpay=abc\r\nContent-Length: {len(big)}\r\n\r\n", big)[0]
+        assert "401" in ask(server, f"{door}{kind}Content-Length: {len(form)}\r\n\r\n", form)[0]
+
+
+def test_the_body_of_a_stranger_is_kept_nowhere(settings: Settings, tmp_path: Path) -> None:
+    server = Server(settings, tmp_path / "web", LOOPBACK, ANN)
+    parser = server._server.channel_class.parser_class(server._server.adj)
+    parser.received(b"POST /files HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\n\r\n")
+    for _ in range(100):
+        assert parser.received(b"x" * 65536) == 65536 and not parser.completed
+    assert len(parser.get_body_stream().read()) == 0
+    server.stop()
+    server.run()
+
+
+def test_a_form_that_is_too_large_is_answered_in_the_pages_own_words(settings: Settings, tmp_path: Path) -> None:
+    """The browser said that the connection was reset."""
+    token, now = "t" * 43, time.time()
+    mark = hashlib.sha256(token.encode()).digest()
+    head = f"{POST.format(path='/files')}Cookie: batchpay={token}\r\nContent-Type: text/plain\r\n"
+    with running(Server(settings, tmp_path / "web", LOOPBACK, ANN)) as server:
+        store = Store(tmp_path / "web")
+        with store.write() as db:
+            db.execute("INSERT INTO user (name, shown, hash, roles, made_at) VALUES ('maria', 'M', '', 'prepare', 0)")
+            db.execute(
+                "INSERT INTO session (mark, person, made_at, seen_at, how) VALUES (?, 'maria', ?, ?, 'password')",
+                (mark, now, now),
+            )
+        store.close()
+        first, said = ask(server, f"{head}Content-Length: {20 << 20}\r\n\r\n", b"x" * (20 << 20))
+        assert "413" in first and "at most 8 MiB" in said and "JavaScript" in said
+        assert "400" in ask(server, f"{head}Content-Length: {1 << 20}\r\n\r\n", b"x" * (1 << 20))[0]
+
+
+@pytest.mark.parametrize(
+    ("listen", "address"),
+    [
+        (LOOPBACK, "127.0.0.1"),
+        (Listen("127.0.0.1:0", ("pay.example",), behind_tls=True), "203.0.113.7"),
+        (Listen("127.0.0.1:0", ("pay.example",), behind_tls=True, proxy="192.0.2.1"), "127.0.0.1"),
+    ],
+)
+def test_a_person_behind_a_proxy_has_an_address_of_their_own(
+    settings: Settings, tmp_path: Path, listen: Listen, address: str
+) -> None:
+    """The last address that the proxy added, and only from the proxy: not what a person sent."""
+    host = listen.hosts[0] if listen.hosts else "{host}"
+    head = f"POST /sign-in HTTP/1.1\r\nHost: {host}\r\nSec-Fetch-Site: same-origin\r\nConnection: close\r\n"
+    head += "X-Forwarded-For: 198.51.100.1, 203.0.113.7\r\nContent-Length: 0\r\n\r\n"
+    with running(Server(settings, tmp_path / "web", listen, ANN)) as server:
+        object.__setattr__(server, "url", f"http://127.0.0.1:{server._server.effective_port}/")
+        assert "401" in ask(server, head)[0]
+    store = Store(tmp_path / "web")
+    assert f"from {address}" in {row["who"] for row in store.all("SELECT who FROM failure")}
+    store.close()
 
 
 def test_web_db_is_ours_and_of_this_version(tmp_path: Path) -> None:

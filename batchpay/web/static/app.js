@@ -6,12 +6,10 @@ for (const one of document.querySelectorAll(".with-script")) one.hidden = false;
 for (const one of document.querySelectorAll(".without-script")) one.hidden = true;
 
 /* Upload. Each piece is sealed as it arrives; after a lost answer the server says which piece is next. */
-function uploads(drop) {
-  const form = drop.querySelector("form"), going = drop.querySelector(".going"), told = drop.querySelector(".said");
-  const bar = going.querySelector("progress"), say = going.querySelector("output"), picked = form.elements.file;
-  let busy = false;
+function upload(place) {
+  const going = place.querySelector(".going"), told = place.querySelector(".said");
+  const bar = going.querySelector("progress"), say = going.querySelector("output");
   const megabytes = bytes => (bytes / 1e6).toFixed(1);
-  const fail = sentence => { busy = false; told.textContent = sentence; told.hidden = false; going.hidden = true; picked.value = ""; };
   const wait = ms => new Promise(done => setTimeout(done, ms));
   const headers = { Accept: "application/json" };
   /* What the server says of a refusal, in its own words; nothing of what stands between it and the browser. */
@@ -29,37 +27,69 @@ function uploads(drop) {
       await wait(pause);
     }
   };
-  const upload = async file => {
-    if (busy) { told.textContent = "One file at a time: this one is not uploaded yet."; told.hidden = false; }
-    if (busy || !file) return;
-    busy = true; told.hidden = true; going.hidden = false; bar.value = 0; say.textContent = file.name;
-    const about = new URLSearchParams({ name: file.name, size: file.size });
-    for (const name of ["before", "expect_rows", "expect_total"]) if (form.elements[name]?.value) about.set(name, form.elements[name].value);
+  const fail = sentence => { told.textContent = sentence; told.hidden = false; going.hidden = true; };
+  /* Gives what the server calls the file and where to go, or nothing and says why. */
+  const all = async (file, about) => {
+    told.hidden = true; going.hidden = false; bar.value = 0; say.textContent = file.name;
     try {
-      const begun = await fetch(drop.dataset.to, { method: "POST", body: about, headers });
-      if (begun.status === 400) { const { error } = await begun.json(); return fail(`The file was not accepted: ${error}.`); }
-      if (!begun.ok) return fail(await said(begun) || "The file could not be accepted. Nothing was kept.");
-      const { id, piece, to } = await begun.json();
+      const begun = await fetch(place.dataset.to, { method: "POST", body: new URLSearchParams({ ...about, name: file.name, size: file.size }), headers });
+      if (begun.status === 400) throw new RangeError(`The file was not accepted: ${(await begun.json()).error}.`);
+      if (!begun.ok) throw new RangeError(await said(begun) || "The file could not be accepted. Nothing was kept.");
+      const { id, piece, pieces, to } = await begun.json();
       for (let number = 0; number * piece < file.size;) {
         const content = await file.slice(number * piece, (number + 1) * piece).arrayBuffer();
-        number = await send(`${drop.dataset.to}/${id}/pieces/${number}`, content);
+        number = await send(pieces + number, content);
         bar.value = Math.min(1, number * piece / file.size);
         say.textContent = `${file.name}: ${megabytes(Math.min(file.size, number * piece))} of ${megabytes(file.size)} MB`;
       }
-      location.assign(to);
+      return { id, to };
     } catch (error) {
       if (error instanceof DOMException) fail("The file was changed or moved while it was read. Nothing was sent; choose it again.");
       else fail(error instanceof RangeError && error.message || "The upload failed. Nothing was sent; try again.");
+      return null;
     }
   };
-  picked.addEventListener("change", () => upload(picked.files[0]));
-  form.addEventListener("submit", event => { event.preventDefault(); upload(picked.files[0]); });
+  return { all, fail };
+}
+
+/* A payment file is dropped or chosen, and uploaded at once. */
+function uploads(drop) {
+  const form = drop.querySelector("form"), picked = form.elements.file, { all, fail } = upload(drop);
+  let busy = false;
+  const take = async file => {
+    if (busy) { const told = drop.querySelector(".said"); told.textContent = "One file at a time: this one is not uploaded yet."; told.hidden = false; }
+    if (busy || !file) return;
+    busy = true;
+    const about = {};
+    for (const name of ["before", "expect_rows", "expect_total"]) if (form.elements[name]?.value) about[name] = form.elements[name].value;
+    const done = await all(file, about);
+    if (done) location.assign(done.to);
+    else { busy = false; picked.value = ""; }
+  };
+  picked.addEventListener("change", () => take(picked.files[0]));
+  form.addEventListener("submit", event => { event.preventDefault(); take(picked.files[0]); });
   for (const kind of ["dragenter", "dragover"]) addEventListener(kind, event => { event.preventDefault(); drop.classList.add("over"); });
   addEventListener("dragleave", event => { if (!event.relatedTarget) drop.classList.remove("over"); });
   addEventListener("drop", event => { event.preventDefault(); drop.classList.remove("over");
     const { files } = event.dataTransfer;
     if (files.length > 1 && !busy) fail("One file at a time. Nothing was uploaded.");
-    else upload(files[0]);
+    else take(files[0]);
+  });
+}
+
+/* An export of the bank is uploaded in pieces when its form is sent, and the form then names it. */
+function exports(form) {
+  const { all } = upload(form), { upload: id, export: picked } = form.elements;
+  form.addEventListener("submit", async event => {
+    if (id.value) return;
+    event.preventDefault();
+    if (form.dataset.busy || !picked.files[0]) return;
+    form.dataset.busy = "1";
+    const done = await all(picked.files[0], {});
+    delete form.dataset.busy;
+    if (!done) return;
+    id.value = done.id; picked.disabled = true;
+    form.requestSubmit();
   });
 }
 
@@ -184,6 +214,7 @@ lost.textContent = "batchpay can’t be reached at the moment. What is under way
 for (const kind of ["htmx:sendError", "htmx:responseError"]) document.addEventListener(kind, () => document.getElementById("main").prepend(lost));
 document.addEventListener("htmx:afterSwap", () => lost.remove());
 
-const drop = document.getElementById("drop"), sheet = document.getElementById("sheet");
+const bank = document.getElementById("export"), drop = document.getElementById("drop"), sheet = document.getElementById("sheet");
+if (bank) exports(bank);
 if (drop) uploads(drop);
 if (sheet) sheets(sheet);
