@@ -24,7 +24,7 @@
     ├── WaitingForPerson             8  a person must approve or decide first; nothing new was registered or sent
     │   └── LossNotSettled               what a restored ledger may not know: no file can be registered
     └── BatchHeld                    9  another run holds the batch
-        └── HeldElsewhere                another machine's does, which this one could help
+        └── HeldElsewhere                a run of another machine does
 
 Bad rows and the gateway's answers are values, never exceptions. A message is one line for a person, in their words; it
 never contains an account number or a key, and never quotes the text of a foreign exception that may contain them.
@@ -175,7 +175,7 @@ class BatchHeld(BatchpayError):
 
 
 class HeldElsewhere(BatchHeld):
-    """Another machine's run holds the batch: this one could help."""
+    """Another machine's run holds the batch, and its heartbeat moves."""
 
 
 _NOTHING_WAS_SENT = re.compile(r"[;,] nothing was sent( now)?")

@@ -180,7 +180,6 @@ def test_sql_stands_together_by_name() -> None:
         folder / "sqlite" / "duplicate_lookup.py",
         folder / "postgres" / "statements.py",
         folder / "postgres" / "arrival_statements.py",
-        folder / "postgres" / "company_statements.py",
     )
     statement = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE FROM|CREATE)\b")
     for path in set(folder.rglob("*.py")):

@@ -12,7 +12,6 @@ COMMANDS = {
     "submit": ("batchpay.cli.submit", "Check payment files, send the valid rows, write results and rejects."),
     "approve": ("batchpay.cli.approve", "Add a person's approval to a plan."),
     "resume": ("batchpay.cli.resume", "Continue a batch's pending rows; the file is no longer needed."),
-    "work": ("batchpay.cli.work", "Help with a batch that another machine leads."),
     "status": ("batchpay.cli.status", "Show all batches, or one: states, counts, cents."),
     "results": ("batchpay.cli.results", "Write a batch's results file again, from the ledger."),
     "resolve": ("batchpay.cli.resolve", "List rows in doubt, or settle them."),
@@ -35,6 +34,14 @@ COMMANDS = {
 }
 """Module and short help of each command, so that help imports none of them. A test holds the texts together."""
 
+REMOVED = {
+    "work": "a batch is sent by one machine; if that machine dies, submit, resume and --inbox on another take over",
+}
+"""What does now what commands of 0.1.0 did."""
+REMOVED_OPTIONS = {
+    "--join": "submit takes over by itself the batch of a machine that has died; leave --join out",
+}
+"""What does now what options of 0.1.0 did."""
 
 DECISIONS = frozenset(
     {

@@ -17,7 +17,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from batchpay.cli.commands import DECISIONS, command_options, preset_name
+from batchpay.cli.commands import DECISIONS, REMOVED_OPTIONS, command_options, preset_name
 from batchpay.errors import BatchpayError, SettingsNotUsable
 from batchpay.text import printable
 
@@ -259,6 +259,11 @@ class Command(click.Command):
             if (place := _set_elsewhere(ctx, error.param, presets)) is None:
                 raise
             raise SettingsNotUsable(f"{place}: {error.message}") from None
+        except click.NoSuchOption as error:
+            if error.option_name not in REMOVED_OPTIONS:
+                raise
+            told = f"{error.option_name} was removed in 0.2.0: {REMOVED_OPTIONS[error.option_name]}"
+            raise click.UsageError(told, ctx) from None
 
 
 def _set_elsewhere(ctx: click.Context, parameter: click.Parameter | None, presets: Presets) -> str | None:

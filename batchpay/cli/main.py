@@ -14,7 +14,7 @@ from types import TracebackType
 import click
 
 from batchpay import __version__
-from batchpay.cli.commands import COMMANDS, load_command
+from batchpay.cli.commands import COMMANDS, REMOVED, load_command
 from batchpay.cli.context import Context, Group
 from batchpay.cli.process import (
     STOPPED,
@@ -51,6 +51,8 @@ class LazyGroup(Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command's module and give its command."""
+        if cmd_name in REMOVED:
+            raise click.UsageError(f"'{cmd_name}' was removed in 0.2.0: {REMOVED[cmd_name]}", ctx)
         return load_command(cmd_name) if cmd_name in COMMANDS else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -54,7 +54,7 @@ _EXIT_IN_DOUBT = 7
 @option(
     "--host-is-gone",
     is_flag=True,
-    help="Confirm that machines shut out of the batch are off for good; say why in --reason.",
+    help="Confirm that machines whose batch was taken over are off for good; say why in --reason.",
 )
 @option("--yes", is_flag=True, help="Do not ask before settling.")
 @click.pass_obj

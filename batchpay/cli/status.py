@@ -77,7 +77,6 @@ def _print_runs(runs: Sequence[HostRun]) -> None:
     rows = [
         [
             run.host,
-            "leads" if run.leads else "helps",
             f"{run.rows:,}",
             f"{run.in_doubt:,}",
             (instant(run.seen_at) or "")[:19].replace("T", " "),
@@ -85,5 +84,5 @@ def _print_runs(runs: Sequence[HostRun]) -> None:
         ]
         for run in runs
     ]
-    header = ["machine", "role", "rows", "in doubt", "last heard of (UTC)", "now"]
-    output.print_table(header, rows, right=frozenset(header[2:4]))
+    header = ["machine", "rows", "in doubt", "last heard of (UTC)", "now"]
+    output.print_table(header, rows, right=frozenset(header[1:3]))

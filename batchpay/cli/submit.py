@@ -75,7 +75,6 @@ _SECTIONS = {
 @option(
     "--release", is_flag=True, help="Send rows of this batch that were rejected and are valid now (needs --reason)."
 )
-@option("--join", is_flag=True, help="Help if another machine leads this file's batch.")
 @option(
     "--paid-elsewhere-checked", is_flag=True, help="Submit even though another ledger or environment may have paid."
 )
@@ -227,7 +226,6 @@ def _submit_one(
         dataclasses.replace(run, results=results),
         decisions=decisions_of(options),
         plan=read_plan(options["from_plan"]) if options["from_plan"] else None,
-        joins=options["join"],
     )
     with progress_for(context, settings, ask=not options["yes"]) as progress:
         summary, verdict = flow.submit(request, submission, settings, credentials, actor(), progress)

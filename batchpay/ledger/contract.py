@@ -10,7 +10,7 @@ fingerprint, and the request body, which is encrypted at rest and erased when ev
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,7 +20,7 @@ from batchpay.errors import LedgerNotUsable
 
 if TYPE_CHECKING:
     from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns, RejectedColumns
-    from batchpay.ledger.hosts import HostRun, Shared
+    from batchpay.ledger.hosts import HostRun
     from batchpay.ledger.records import (
         BatchSummary,
         Decision,
@@ -72,15 +72,11 @@ class Run(Protocol):
     late: Sequence[str]
     """Answers found at the start, in words, that contradict the ledger: their rows have moved on without them."""
 
-    @property
-    def company(self) -> Company | None:
-        """Return the other machines that may work on the batch; None if only one can."""
-
     def claim(self, limit: int) -> list[PendingPayment]:
         """Take the next pending rows in file order that this run has not claimed yet, at most `limit`.
 
         A claim is not permission to send: only `commit` gives that. A row that returns to pending stays claimed by its
-        run, whose worker repeats it; no other run gets it before that run has ended.
+        run, whose worker repeats it.
         """
 
     def commit(self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]]) -> set[int]:
@@ -104,37 +100,6 @@ class Run(Protocol):
 
     def close(self) -> None:
         """Release what the run holds, without recording anything in the ledger; harmless after `finish`."""
-
-
-class Company(Protocol):
-    """The other machines that may work on a run's batch. The run leads, or it helps the one that does.
-
-    Each shows by its heartbeats that it is alive. One that shows no progress for long is shut out: what it was sending
-    becomes in doubt, what it had only claimed is free again.
-    """
-
-    leads: bool
-    shared: Shared
-    beat_every_s: float
-    """A run that has nothing to commit sends a heartbeat this often."""
-    others_busy: bool
-    """Whether others had rows in progress at the latest heartbeat, or may be dead: idle, and no heartbeat from them
-    seen since this run became idle."""
-
-    def share(self) -> None:
-        """Let others claim rows, from the next commit or heartbeat on: until then only the leader can."""
-
-    def tell(self, stop: str) -> None:
-        """Make all runs of the batch stop, from the next commit or heartbeat on; the first reason stays."""
-
-    def beat(self, *, is_idle: bool = False) -> None:
-        """Show that this run is alive, and shut out those that show no progress; raises LedgerNotUsable like `commit`.
-
-        `is_idle` says that no row is in progress, until the next claim.
-        """
-
-    def at_work(self) -> bool:
-        """Return whether others have rows in progress that may still become free; call right after an idle beat."""
 
 
 class SharedRate(Protocol):
@@ -242,17 +207,31 @@ class Ledger(Protocol):
 
     # Running
 
-    def lock(self, digest: bytes, *, helps: bool = False) -> AbstractContextManager[None]:
+    def lock(self, digest: bytes) -> AbstractContextManager[None]:
         """Hold a batch's content for one run; raises BatchHeld immediately if another process does.
 
-        HeldElsewhere if another machine does, except for a run that only `helps`.
+        HeldElsewhere if another machine does, with the age of its heartbeat.
         """
 
+    def take_over(self, digest: bytes, who: str, say: Callable[[str], None]) -> None:
+        """Fence another machine's run of a batch's content if it is dead: `lock` may follow whatever this has found.
+
+        It is dead when its heartbeat stood still for 30 seconds of this machine's time in which this machine could
+        commit; `say` is told about the wait. Rows that it was sending become in doubt in the transaction that fences
+        it. Returns at once where no other machine has the batch, and as soon as the heartbeat moves.
+        """
+
+    def left_behind(self, environment: Environment) -> list[str]:
+        """Name the batches whose runs, on other machines, have shown no heartbeat for so long that they may be dead."""
+
     def is_held(self, digest: bytes) -> bool:
-        """Return whether a run holds a batch's content now; checking never keeps one from beginning."""
+        """Return whether a run holds a batch's content now; checking never keeps one from beginning.
+
+        A run of another machine holds it until its heartbeat, by the ledger's clock, is so old that it may be fenced.
+        """
 
     def abandoned(self, batch: BatchSummary) -> list[LedgerRow]:
-        """Return the rows that a run was sending when it was killed; none while a run holds the batch.
+        """Return the rows that a dead run was sending; none while a run holds the batch.
 
         The next run puts them in doubt. An answer that was set aside is not unknown: its row is not among them.
         """
@@ -263,15 +242,13 @@ class Ledger(Protocol):
         who: str,
         why: str | None = None,
         *,
-        helps: bool = False,
         results: str | None = None,
         api_id: str | None = None,
     ) -> Run:
         """Begin a run on a held batch: merge the spill file, mark rows that dead runs left in `sending` in doubt.
 
-        `why` is recorded if a person had to say it. One that `helps` claims rows only after the run that leads the
-        batch has shared it; raises WrongUse if a ledger belongs to one machine. `results` is where it will write them,
-        `api_id` says from which account at the gateway it pays.
+        `why` is recorded if a person had to say it. `results` is where it will write them, `api_id` says from which
+        account at the gateway it pays.
         """
 
     def results_of_runs(self, batch: str) -> set[str]:
@@ -279,9 +256,6 @@ class Ledger(Protocol):
 
     def pays_from_another_account(self, batch: str, api_id: str) -> bool:
         """Return whether a batch's latest run, or a person who moved its gateway since, named another `api_id`."""
-
-    def at_work(self, environment: Environment) -> list[BatchSummary]:
-        """Return an environment's batches that runs are working on, if several machines can."""
 
     def runs(self, batch: str) -> list[HostRun]:
         """Return a batch's runs if several machines can work on it, the first one first."""
@@ -358,11 +332,11 @@ class Ledger(Protocol):
     def resolve(self, batch: str, decisions: Sequence[Decision], who: str, why: str) -> int:
         """Settle rows in doubt, all or none, as one event; raises WrongUse if one isn't in doubt.
 
-        Nor is a row sent again while a machine that was shut out, and was not heard from since, may still send it.
+        Nor is a row sent again while a machine whose run was fenced, and was not heard from since, may still send it.
         """
 
     def say_hosts_gone(self, batch: str, who: str, why: str) -> Sequence[str]:
-        """Record a person's word that machines which were shut out of a batch are off for good; return their names."""
+        """Record a person's word that machines whose runs were fenced are off for good; return their names."""
 
     # Maintenance
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 
 import zstandard
 
@@ -19,6 +20,7 @@ The tables are an eighth of the level's own size: they leave the processor's cac
 """
 _DETAILS = zstandard.ZstdCompressionParameters.from_level(1)
 _PLAIN_BYTES_MAX = 1 << 30
+_CHUNKS_KEPT = 4
 
 
 def place_of(kind: str, batch: int, chunk: int) -> str:
@@ -58,6 +60,36 @@ def unseal_texts(keys: Keys, place: str, sealed: bytes) -> dict[int, bytes]:
     stream = io.BytesIO(plain)
     stream.seek(4 + 8 * count)
     return dict(zip(header[:count], map(stream.read, header[count:]), strict=True))
+
+
+class Bodies:
+    """Request bodies of one batch, read a chunk at a time; those of a few chunks are kept."""
+
+    def __init__(self, keys: Keys, batch: int, read: Callable[[int], bytes | None]) -> None:
+        """`read` returns what the ledger has sealed for a chunk; None if nothing."""
+        self._keys, self._batch, self._read = keys, batch, read
+        self._kept: dict[int, dict[int, bytes]] = {}
+
+    def of(self, rows: Sequence[int], chunks: Sequence[int]) -> list[bytes]:
+        """Return the bodies of pending rows, given with their chunks; raises LedgerDamaged if one is missing."""
+        bodies: list[bytes] = []
+        for chunk, some in groupby(chunks):  # rows of a chunk follow each other
+            first, body_of = len(bodies), self._of_chunk(chunk).__getitem__
+            try:
+                bodies += map(body_of, rows[first : first + len(list(some))])
+            except KeyError as row:
+                raise LedgerDamaged(f"the ledger is damaged: row {row} is pending, and its body is not there") from None
+        return bodies
+
+    def _of_chunk(self, chunk: int) -> dict[int, bytes]:
+        bodies = self._kept.get(chunk)
+        if bodies is None:
+            sealed = self._read(chunk)
+            bodies = unseal_texts(self._keys, place_of("bodies", self._batch, chunk), sealed) if sealed else {}
+            while len(self._kept) >= _CHUNKS_KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[chunk] = bodies
+        return bodies
 
 
 def unreadable(keys: Keys, kind: str, payloads: Iterable[tuple[int, int, bytes]]) -> Iterator[str]:

@@ -102,17 +102,16 @@ class StoredLedger(ABC, Generic[_Store, _Run]):
         who: str,
         why: str | None = None,
         *,
-        helps: bool = False,
         results: str | None = None,
         api_id: str | None = None,
     ) -> _Run:
         noted = noted_at_start(self.store.keys, results, api_id)
-        run = self._begin(self._held_batch(batch), batch, who, why, noted, helps=helps)
+        run = self._begin(self._held_batch(batch), batch, who, why, noted)
         self._runs.append(run)
         return run
 
     @abstractmethod
-    def _begin(self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any], *, helps: bool) -> _Run:
+    def _begin(self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any]) -> _Run:
         """Hold a batch against its history and begin a run on it, whose start notes what is to be noted."""
 
     def find_digest(

@@ -121,18 +121,16 @@ def _ways(stopped: Sequence[Waiting]) -> Iterator[str]:
         )
 
 
-SILENT = timedelta(minutes=10)
-"""A machine that works on a batch is heard of every few seconds; the machines' clocks may differ by minutes."""
-
-
-def silent_machines(silent: Sequence[tuple[str, HostRun]], now: datetime) -> Finding:
-    """Report batches whose machines were not heard of for long: what they were sending is known to nobody."""
-    told = [
-        f"{run.host}, which works on batch {batch}, was last heard of {_age(now - run.seen_at)} ago; if it does not "
-        f"come back: batchpay work {batch}"
-        for batch, run in silent
-    ]
-    return Finding("machines", "; ".join(told), 6)
+def machines(runs: Sequence[tuple[str, HostRun]]) -> Finding:
+    """Report which machines send which batches, with the age of their heartbeats; one that is dead needs another."""
+    dead = [(batch, run) for batch, run in runs if not run.has_heartbeat]
+    told = [f"{run.host} has batch {batch}, its heartbeat is {_age_s(run.heartbeat_age_s)} old" for batch, run in runs]
+    if dead:
+        told.append(f"to take over: {'; '.join(f'batchpay resume {batch}' for batch, _ in dead)}")
+    details = {
+        "runs": [{"batch": batch, "host": run.host, "heartbeat_age_s": run.heartbeat_age_s} for batch, run in runs]
+    }
+    return Finding("machines", "; ".join(told), 6 if dead else 0, details)
 
 
 def set_aside(batches: Mapping[str, int]) -> Finding:
@@ -273,6 +271,10 @@ def _commands(command: str, batches: Sequence[OpenBatch], options: str = "") -> 
     """Write a command for each of the first batches: one with several names is none."""
     more = f"; and {len(batches) - 3} more" if len(batches) > 3 else ""
     return "; ".join(f"{command} {one.batch}{options}" for one in batches[:3]) + more
+
+
+def _age_s(seconds: int) -> str:
+    return _age(timedelta(seconds=seconds)) if seconds >= 120 else f"{seconds} s"
 
 
 def _age(age: timedelta) -> str:

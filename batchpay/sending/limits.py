@@ -114,10 +114,6 @@ class CircuitBreaker:
             return outcome.reason
         if not self.ever_recognized:
             return f"the first answer left a row in doubt: {outcome.reason}"
-        return self.too_many(in_a_row, in_all)
-
-    def too_many(self, in_a_row: int, in_all: int) -> str | None:
-        """Return why a run must not continue with this many rows in doubt, here or on all machines together."""
         if in_a_row >= self._in_a_row_max:
             return f"{row_count(in_a_row)} in doubt in a row"
         return f"{row_count(in_all)} in doubt" if in_all >= self._in_all_max else None

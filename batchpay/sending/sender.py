@@ -75,11 +75,8 @@ class Sender:
         self._failed: Exception | None = None
         self._lock = threading.Lock()
         self._breaker = CircuitBreaker(settings)
-        self._judged: str | None = None
-        """Why, by the gateway's answers, no machine may continue."""
-        self._begun = self._ended = 0
         self._spread = Spread(settings.workers)
-        self._recorder = Recorder(run, stop, self._check_shared_stop, lambda: self._spread.is_on)
+        self._recorder = Recorder(run, stop, lambda: self._spread.is_on)
         self.tally = Tally()
 
     def send_all(
@@ -87,28 +84,24 @@ class Sender:
         limits: Limits,
         progress: Callable[[Tally], None] = lambda tally: None,
         holds_back: HoldsBack = lambda payment: False,
-        *,
-        shares: bool = True,
     ) -> None:
         """Send pending rows in file order until none is left or the run must stop; `stop.reason` then holds the reason.
 
         Rows for which `holds_back` is true stay pending; it is called when a row is taken, and right before each
-        attempt. A run that leads lets other machines help after its first row, if it `shares`.
+        attempt.
 
         Raises LedgerNotUsable if the ledger failed: then nothing was sent that it does not know of.
         """
         workers: list[threading.Thread] = []
         self._limits, self._holds_back, self._payments = limits, holds_back, self._pending()
         try:
-            self._check_shared_stop()
-            while (first := self._next_payment()) is not None and not self._send_canary(first, shares=shares):
+            while (first := self._next_payment()) is not None and not self._send_canary(first):
                 pass
             if first is not None:
                 workers = self._start_workers()
             for worker in workers:
                 while worker.is_alive():
                     worker.join(_TICK_S)
-                    self._announce_stop()
                     progress(self.tally)
         finally:
             self._no_more = True
@@ -118,28 +111,16 @@ class Sender:
             progress(self.tally)
         if self._failed is not None:
             raise self._failed
-        self._wait_for_other_machines()
         if self._limit_reached:  # only now: rows that were taken before the limit are sent
             self._stop.ask(f"the limit of {row_count(limits.rows_max or 0)} was reached")
 
     def _pending(self) -> Iterator[PendingPayment]:
         """Yield the rows to send, in file order. One that an answer made pending again is left to its worker."""
-        while (payments := self._run.claim(_CLAIM_ROWS)) or self._more_may_come():
+        while payments := self._run.claim(_CLAIM_ROWS):
             yield from (payment for payment in payments if not self._holds_back(payment))
 
-    def _more_may_come(self) -> bool:
-        """Wait briefly while rows claimed by other machines may become free; return False when none can."""
-        company = self._run.company
-        if company is None or self._no_more:
-            return False
-        if self._begun == self._ended:  # no worker takes a row meanwhile: any that wants one waits for this thread
-            self._recorder.rest()
-            if not company.at_work():
-                return False
-        return not self._stop.event.wait(min(_TICK_S, company.beat_every_s))
-
-    def _send_canary(self, payment: PendingPayment, *, shares: bool) -> bool:
-        """Send the first row alone: until its answer is recognized, no other row is begun, on any machine.
+    def _send_canary(self, payment: PendingPayment) -> bool:
+        """Send the first row alone: until its answer is recognized, no other row is begun.
 
         Returns False if the row was held back at the last moment: then the next row is the first one.
         """
@@ -147,40 +128,7 @@ class Sender:
             return False
         if not self._breaker.ever_recognized:
             self._stop.ask("the first row got no recognized answer")
-        elif shares and self._run.company is not None and self._run.company.leads:
-            self._run.company.share()
         return True
-
-    def _wait_for_other_machines(self) -> None:
-        """If all machines stop, wait until the others have ended or are shut out: one may have died meanwhile.
-
-        Otherwise it would hold the batch and go unnoticed, and the leader's results would lack its last rows.
-        """
-        company = self._run.company
-        if company is None or self._stop.reason is None:
-            return
-        self._announce_stop()
-        company.beat(is_idle=True)
-        while company.others_busy and (company.leads or company.shared.stop == self._stop.reason):
-            time.sleep(min(_TICK_S, company.beat_every_s))
-            company.beat(is_idle=True)
-
-    def _check_shared_stop(self) -> None:
-        """Stop if another machine did, or if too many rows are in doubt on all of them together."""
-        if self._run.company is not None:
-            shared = self._run.company.shared
-            reason = shared.stop or self._breaker.too_many(shared.in_a_row, shared.in_all)
-            if reason is not None:
-                self._stop.ask(reason)
-
-    def _announce_stop(self) -> None:
-        """Stop all machines if this one leads and stops, or if the gateway's answers require it.
-
-        A machine that only helps may leave; and what keeps it from its very first answer may concern it alone.
-        """
-        company, reason = self._run.company, self._stop.reason
-        if company is not None and reason is not None and (company.leads or reason == self._judged):
-            company.tell(reason)
 
     def _start_workers(self) -> list[threading.Thread]:
         """Start as many workers as there are rows for, each with its first row."""
@@ -216,24 +164,20 @@ class Sender:
             if payment is not None and not self._limits.allow_row():
                 self._no_more = self._limit_reached = True
                 return None
-            self._begun += payment is not None
             return payment
 
     def _send(self, payment: PendingPayment) -> bool:
         """Bring one row to a final state, or leave it pending: held back (returns False), or the run stops."""
-        is_held_back = False
         try:
             outcome = self._attempts.run(lambda: self._attempt(payment))
         except (ClaimRefused, LedgerNotUsable):
             # Nothing of the row was sent: another run has it, or the ledger failed (the recorder reports that).
             self._stop.ask("the ledger did not give this run a row")
         except _HeldBack:
-            is_held_back = True
+            return False
         else:
             self._judge(outcome)
-        with self._lock:
-            self._ended += 1
-        return not is_held_back
+        return True
 
     def _attempt(self, payment: PendingPayment) -> Outcome:
         """Wait for a slot, then make one exchange; what it proved goes to the ledger before anything else is done."""
@@ -282,8 +226,4 @@ class Sender:
             self.tally.outcomes[outcome.state] += 1
         reason = self._breaker.reason_to_stop(outcome)
         if reason is not None:
-            with self._lock:
-                if self._breaker.ever_recognized and not self._stop:  # what comes after a stop is not its reason
-                    self._judged = reason
-                self._stop.ask(reason)
-            self._announce_stop()
+            self._stop.ask(reason)

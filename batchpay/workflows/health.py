@@ -105,7 +105,7 @@ def _ledger_findings(settings: Settings, limits: Limits, now: datetime) -> list[
             *([Finding("restored", lost.waits, 8)] if lost else []),
             checks.doubts(state, now),
             checks.waiting_batches(_waiting(ledger, state, settings), now),
-            *([checks.silent_machines(silent, now)] if (silent := _silent(ledger, batches, now)) else []),
+            *([checks.machines(runs)] if (runs := _live_runs(ledger, batches)) else []),
             *([checks.set_aside(answered)] if (answered := _set_aside(ledger, batches)) else []),
             checks.backup_of_database(limits.backup_every)
             if file_of(settings.ledger) is None
@@ -130,15 +130,8 @@ def _open_batches(ledger: Ledger, environment: Environment) -> list[BatchSummary
     return [batch for batch in batches if any(batch.by_state[state].rows for state in open_states)]
 
 
-def _silent(ledger: Ledger, batches: Sequence[BatchSummary], now: datetime) -> list[tuple[str, HostRun]]:
-    """Return batches that only machines hold which were not heard of for long, with the latest of these runs."""
-    silent = []
-    for batch in batches:
-        live = [run for run in ledger.runs(batch.batch) if run.is_live] if ledger.is_held(batch.digest) else []
-        latest = max(live, key=lambda run: run.seen_at, default=None)
-        if latest is not None and now - latest.seen_at > checks.SILENT:
-            silent.append((batch.batch, latest))
-    return silent
+def _live_runs(ledger: Ledger, batches: Sequence[BatchSummary]) -> list[tuple[str, HostRun]]:
+    return [(batch.batch, run) for batch in batches for run in ledger.runs(batch.batch) if run.is_live]
 
 
 def _set_aside(ledger: Ledger, batches: Sequence[BatchSummary]) -> dict[str, int]:

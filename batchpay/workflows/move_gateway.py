@@ -50,11 +50,11 @@ def move_gateway(old: str, new: str, reason: str, settings: Settings, actor: Act
         return names
 
 
-def refuse_other_gateway(ledger: Ledger, batch: BatchSummary, settings: Settings, *, helps: bool = False) -> None:
+def refuse_other_gateway(ledger: Ledger, batch: BatchSummary, settings: Settings) -> None:
     """Refuse a batch of the other environment, of another gateway, or of another account there than in the settings.
 
     Until the gateway has paid or declined a row of it, the account may still be corrected: one that the gateway does
-    not know pays nothing. A run that `helps` another one pays from the account of that one.
+    not know pays nothing.
     """
     environment = environment_of(settings.gateway)
     if batch.environment is not environment:
@@ -68,7 +68,7 @@ def refuse_other_gateway(ledger: Ledger, batch: BatchSummary, settings: Settings
             f"batch {batch.batch} is intended for the gateway {known}, the settings name {named}; if it is the same "
             f'gateway at a new address: batchpay ledger move-gateway {known} {named} --reason "…"'
         )
-    if (helps or _has_begun(batch)) and _is_of_another_account(ledger, batch, settings):
+    if _has_begun(batch) and _is_of_another_account(ledger, batch, settings):
         raise SettingsNotUsable(
             f"batch {batch.batch} was begun under another gateway.api_id than the settings name: its other payments "
             "would be made from another account; use the settings of the company that pays it. If that company's API "

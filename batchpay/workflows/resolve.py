@@ -109,7 +109,7 @@ def list_in_doubt(reference: str, settings: Settings, actor: Actor, *, sheet: st
                 with ledger.lock(found.digest):
                     take_over(ledger, found.batch, str(actor))
             except BatchHeld:
-                run_under_way = True
+                run_under_way = ledger.is_held(found.digest)
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         found = ledger.find(found.batch)
         doubts = rows_in_doubt(ledger, found.batch, settings.gateway.timeout)
@@ -129,8 +129,8 @@ def settle(
 ) -> InDoubt:
     """Settle some rows, or what the filled-in sheet at a path decides; return what was settled and what is left.
 
-    `hosts_are_gone` is the person's word that machines which were shut out of the batch are off for good: only then, or
-    once they have been heard from again, are rows that they were sending sent again.
+    `hosts_are_gone` is the person's word that machines whose runs were fenced are off for good: only then, or once they
+    have been heard from again, are rows that they were sending sent again.
     """
     with closing(open_ledger(settings.ledger)) as ledger:
         found = ledger.find(reference)

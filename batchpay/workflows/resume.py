@@ -42,6 +42,7 @@ def resume(
     """
     with closing(open_ledger(settings.ledger)) as ledger:
         found = ledger.find(reference, environment_of(settings.gateway))
+        ledger.take_over(found.digest, str(actor), progress.say)
         with ledger.lock(found.digest):
             found = ledger.find(found.batch)  # until it was held, others may have changed it
             if stale_reason is None:

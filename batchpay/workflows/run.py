@@ -101,8 +101,6 @@ class RunRequest:
     """The day on which this run was requested, by this machine's clock."""
     why: str | None = None
     """Why this run was requested, if a person had to say it."""
-    helps: bool = False
-    """Whether another machine leads the batch: this one sends what is left to it, and nothing else."""
 
 
 def run_batch(
@@ -122,7 +120,7 @@ def run_batch(
     in the returned batch's `stopped`, so that the results are written anyway; so is what kept them from being written.
     Raises LedgerNotUsable only if nothing was sent, and WaitingForPerson before anything.
     """
-    refuse_other_gateway(ledger, batch, settings, helps=request.helps)
+    refuse_other_gateway(ledger, batch, settings)
     _refuse_a_ledger_brought_back(ledger, batch, request.results)
     _require_approval(ledger, batch, settings, request)
     stop, sending = request.stop, False
@@ -130,15 +128,14 @@ def run_batch(
     with request.owner.running(stop):
         results = None if request.results is None else str(request.results.absolute())
         api_id = settings.gateway.api_id
-        run = ledger.start(batch.batch, str(actor), request.why, helps=request.helps, results=results, api_id=api_id)
+        run = ledger.start(batch.batch, str(actor), request.why, results=results, api_id=api_id)
         _tell_start(batch, run, progress)
         held_back, found = HeldBack(), None
         midnight = Midnight(request.day if settings.policy.refuses_past_start else None)
         try:
             _require_approval_of_put_back(ledger, batch, settings, request)
             held_back = _held_back(ledger, batch, request, midnight)
-            # A run that helps waits in the sender for the others, whose rows it puts in doubt if they have died.
-            if (to_send := _to_send(ledger, batch, held_back)).rows or request.helps:
+            if (to_send := _to_send(ledger, batch, held_back)).rows:
                 progress.begin(batch, to_send)
                 if request.preflight is not None and _ask_before_sending(
                     ledger, run, batch, request.preflight, progress
@@ -328,14 +325,11 @@ def _send_pending(
         attempts = Attempts(settings.submit, stop.event)
         sender = Sender(run, client.pay, throttle, attempts, settings.submit, stop)
         try:
-            # Another machine would not know how many rows are enough, nor which ones are held back here.
-            shares = request.limits.rows_max is None and not held_back.totals.rows
             with request.limits.watched(stop):
                 sender.send_all(
                     request.limits,
                     lambda tally: progress.update(tally, throttle),
                     lambda payment: payment.row in held_back or midnight.missed_by(payment),
-                    shares=shares,
                 )
         finally:
             if (found := throttle.finding()) is not None:

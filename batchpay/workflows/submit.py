@@ -16,7 +16,7 @@ import polars as pl
 
 from batchpay.approval.approvals import Policy
 from batchpay.approval.plan import Plan, PlanText
-from batchpay.errors import BatchHeld, BatchpayError, FileOvertaken, FileRefused, HeldElsewhere
+from batchpay.errors import BatchpayError, FileOvertaken, FileRefused
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.origin import environment_of, is_rehearsal
 from batchpay.intake.prefetch import ahead
@@ -66,8 +66,6 @@ class SubmitRequest:
     decisions: Decisions = field(default_factory=Decisions)
     plan: PlanText | None = None
     """A plan that what is sent is compared with, or None."""
-    joins: bool = False
-    """Whether to help if another machine leads the batch."""
 
 
 def submit(
@@ -107,6 +105,7 @@ def submit(
             _log_check(checked)
             if plan is None:  # a plan that differs in this is refused with all its differences
                 refuse_release_of_nothing(checked, submission.decisions)
+            ledger.take_over(checked.digest, str(actor), progress.say)
             try:
                 with ledger.lock(checked.digest), checked.source.hold():
                     with one_fault_one_file(checked.source.name):
@@ -122,11 +121,6 @@ def submit(
                     finished = run_batch(ledger, found.batch, settings, credentials, run, actor, progress)
             except RegisteredMeanwhile:
                 continue  # payments of this file were added in between: they must be looked up as well
-            except HeldElsewhere as error:
-                if not submission.joins:
-                    raise
-                progress.say(f"{checked.source.name}: {error}: helping")
-                return _help(ledger, submission, settings, checked, credentials, actor, progress), checked.verdict
             summary = _summary_of_run(request, checked, finished)
             if not (found.is_new or checked.releasable.rows):
                 summary.notes += _nothing_left_notes(found.batch, submission.decisions)
@@ -153,24 +147,6 @@ def _nothing_left_notes(batch: BatchSummary, decisions: Decisions) -> list[str]:
         f"nothing was left to send of this content: it is batch {batch.batch}, registered on {on}; if it must be paid "
         f"once more: --again with {reason}"
     ]
-
-
-def _help(
-    ledger: Ledger,
-    submission: SubmitRequest,
-    settings: Settings,
-    checked: FileCheck,
-    credentials: Credentials,
-    actor: Actor,
-    progress: Progress,
-) -> Summary:
-    """Help the machine that leads the batch of this content; raises BatchHeld if this machine already does."""
-    from batchpay.workflows.work import help_with
-
-    batch = batch_to_continue(ledger, checked, settings, submission.decisions)
-    if batch is None:
-        raise BatchHeld("another run is working on this batch")
-    return help_with(ledger, batch, submission.run, settings, credentials, actor, progress)
 
 
 def _log_check(checked: FileCheck) -> None:

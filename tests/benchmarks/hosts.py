@@ -7,7 +7,6 @@ SQLite's do, every commit synced. Without a server's programs nothing is measure
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -18,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-from batchpay.ledger.open import create_ledger, join
+from batchpay.ledger.open import create_ledger
 from tests.benchmarks.own_submit import ledger_settings
 from tests.benchmarks.process import (
     CLIENT_CORE,
@@ -38,7 +37,6 @@ from tests.support.postgres import Cluster, Server, programs_found
 
 _SETTINGS = {"shared_buffers": "128MB", "autovacuum": "on", "max_wal_size": "1GB", "max_connections": "100"}
 _OWN = [OWN_PYTHON, "-m", "tests.benchmarks.own_submit"]
-_FAST = ("--rate", "20000", "--workers", "64")
 KINDS = ("SQLite", "PostgreSQL")
 
 
@@ -100,7 +98,6 @@ def measure_hosts(results: Results, folder: Path, *, quick: bool) -> None:
             return
         _measure_sending(results, found, folder / "sending", quick=quick)
         _measure_registering(results, found, folder / "registering", quick=quick)
-        _measure_company(results, found, folder / "company", quick=quick)
         _measure_rate(results, found, folder / "rate", quick=quick)
 
 
@@ -168,57 +165,6 @@ def _measure_sending(results: Results, database_: Database, folder: Path, *, qui
         "PostgreSQL, on the gateway's core.",
         ("ledger, gateway", "rows/s", "CPU a row", "server", "x SQLite"), lines,
     )  # fmt: skip
-
-
-# Several machines on one batch
-
-
-def _measure_company(results: Results, database_: Database, folder: Path, *, quick: bool) -> None:
-    """One batch, sent by one, two and four machines, which share two cores with gateway and server."""
-    rows, hosts, folder_of = 12_000 if quick else 40_000, (1, 2, 4), folder.joinpath
-    folder.mkdir()
-    rates = {number: _company(database_, folder_of(str(number)), number, rows) for number in hosts}
-    results.figures["hosts.rate_of_two"] = rates[2][0] / rates[1][0]
-    results.add_table(
-        "One batch, several machines",
-        f"{rows:,} rows, `batchpay resume` on one machine and `batchpay work` on the others, 64 workers each, 20 ms. "
-        "All of them, gateway and server share this machine's cores, so this shows what sharing costs, not what "
-        "machines add. *Rows/s*: of the middle eight tenths.",
-        ("machines", "rows/s", "x one", "CPU a row", "server"),
-        [(str(number), f"{rate:,.0f}", f"{rate / rates[1][0]:.2f}", f"{cpu:.0f} us", f"{server:.0f} us")
-         for number, (rate, cpu, server) in rates.items()],
-    )  # fmt: skip
-
-
-def _company(database_: Database, folder: Path, hosts: int, rows: int) -> tuple[float, float, float]:
-    """Send a batch; gives its rate, and microseconds of CPU a row, of the machines and of the server."""
-    port, first = free_port(), folder / "0"
-    folder.mkdir()
-    name = database_.make_ledger(first)
-    batch = run([*_OWN, "register", str(File(rows, 0).make(folder)), str(first), f"http://127.0.0.1:{port}"]).told
-    for number in range(1, hosts):
-        (keys := folder / str(number) / "keys").mkdir(parents=True, mode=0o700)
-        shutil.copyfile(first / "keys" / "ledger.key", keys / "ledger.key")
-        (keys / "ledger.key").chmod(0o600)
-        shutil.copyfile(first / "url", keys.parent / "url")
-        join(ledger_settings(keys.parent), "benchmark", "another machine")
-    before, spent = database_.cpu_s(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    with running_server(port=port, latency_ms=20) as server:
-        own, taken = [_started(first, port, "resume", batch["batch"], *_FAST)], list[float]()
-        while not taken and own[0].poll() is None:  # whoever helps finds a leader
-            time.sleep(0.01)
-            taken += server.statistics()["taken"]
-        own += [_started(folder / str(number), port, "work", batch["batch"], *_FAST) for number in range(1, hosts)]
-        codes = [process.wait() for process in own]
-        taken = sorted([*taken, *server.statistics()["taken"]])
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if any(codes) or len(taken) != rows:
-        raise BenchmarkFailed(f"{hosts} machines ended with {codes} after {len(taken)} of {rows} payments")
-    server_s = database_.cpu_s() - before
-    database_.server.drop(name)
-    cpu_s = after.ru_utime + after.ru_stime - spent.ru_utime - spent.ru_stime
-    rate = 0.8 * rows / (taken[int(rows * 0.9)] - taken[int(rows * 0.1)])
-    return rate, cpu_s / rows * 1e6, server_s / rows * 1e6
 
 
 def _started(folder: Path, port: int, *command: str) -> subprocess.Popen[bytes]:

@@ -41,8 +41,6 @@ from tests.support.oracle import running_oracle
 from tests.support.postgres import Cluster, encrypt, own_cluster
 
 _NAME = "payments"
-_SHARED_ROWS = 1_600
-"""Rows of a batch that two machines send: they share it by the hundreds."""
 
 
 # Cuts
@@ -152,28 +150,19 @@ def _expect(home: Home, code: int, *arguments: str) -> None:
 
 
 @contextmanager
-def _running(office: Office, home: Home, rows: int, helper: Home | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """Let a machine pay, and another help it, until this many rows have arrived; the block does the rest."""
+def _running(office: Office, home: Home, rows: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Let a machine pay until this many rows have arrived; the block does the rest."""
     oracle = office.bench.oracle
     since = oracle.log.stat().st_size
-    processes: list[subprocess.Popen[bytes]] = []
-    for at, command, before in ((home, "resume", 0), (helper, "work", 20)):
-        if at is None:
-            continue
-        while processes and processes[0].poll() is None and len(oracle.entries(since)) < before:
-            time.sleep(0.005)
-        with (at.path / "said").open("wb") as said:
-            processes.append(
-                subprocess.Popen(
-                    at.command(command), env=at.environment, cwd=at.path, stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL, stderr=said,
-                )
-            )  # fmt: skip
-    while processes[0].poll() is None and len(oracle.entries(since)) < rows:
+    with (home.path / "said").open("wb") as said:
+        process = subprocess.Popen(
+            home.command("resume"), env=home.environment, cwd=home.path, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=said,
+        )  # fmt: skip
+    while process.poll() is None and len(oracle.entries(since)) < rows:
         time.sleep(0.005)
-    yield processes[0]
-    for process in processes:
-        process.wait(timeout=120)
+    yield process
+    process.wait(timeout=120)
 
 
 def _attach(one: Cluster, two: Cluster) -> None:
@@ -225,21 +214,6 @@ def killed_and_taken_over(office: Office, number: int, rows: int) -> Findings:
         return finish_and_check(office.bench, first, since, f"killed and taken over ({number})", ("resume",))
 
 
-def taken_over_together(office: Office, number: int, rows: int) -> Findings:
-    """A synchronous standby takes over while two machines send the batch: both continue, nothing is in doubt."""
-    since, story = office.bench.oracle.log.stat().st_size, f"taken over together ({number})"
-    with office.cycle() as (one, two, first, second):
-        _attach(one, two)
-        with _running(office, first, rows, second):
-            one.stop()
-            _promote(two)
-        helped = two.server().run("SELECT count(DISTINCT run) FROM batchpay.attempt", _NAME)
-        found = finish_and_check(office.bench, first, since, story, ("resume",), in_doubt_max=0, rows=office.rows)
-        if helped != [(2,)]:
-            found.wrong.append(f"{story}: {helped} machines sent something")
-        return found
-
-
 def taken_over_too_late(office: Office, number: int, rows: int) -> Findings:
     """A standby takes over that lost what was recorded: no machine sends anything more, even when told to."""
     oracle, story = office.bench.oracle, f"taken over too late ({number})"
@@ -275,35 +249,8 @@ def taken_over_too_late(office: Office, number: int, rows: int) -> Findings:
     return found
 
 
-def taken_over_too_late_together(office: Office, number: int, rows: int) -> Findings:
-    """A standby that lost what was recorded takes over while two machines send: both stop, and do not continue."""
-    oracle, story = office.bench.oracle, f"taken over too late together ({number})"
-    found = Findings(trials=1, fired=1)
-    with office.cycle() as (one, two, first, second):
-        two.follows(one, "second")
-        since = oracle.log.stat().st_size
-        with _running(office, first, rows, second):
-            one.stop()
-            permitted = len(oracle.entries(since)) + 2 * office.bench.workers
-            two.start()
-            _promote(two)
-        for machine, command in ((second, "work"), (first, "resume"), (second, "resume")):
-            done = machine.run(command)
-            if done.returncode not in (5, 9):
-                found.wrong.append(f"{story}: {command} ended with {done.returncode}: {done.stderr}")
-        sent = [entry["reference"] for entry in oracle.entries(since)]
-        if len(sent) > permitted or len(sent) != len(set(sent)):
-            found.wrong.append(
-                f"{story}: {len(sent)} rows were sent, {len(set(sent))} of them once; at most {permitted}"
-            )
-        if not found.wrong:
-            shutil.rmtree(first.path.parent)
-    return found
-
-
 Story = Callable[[Office, int, int], Findings]
 STORIES: tuple[Story, ...] = (restarted, taken_over, killed_and_taken_over, taken_over_too_late)
-STORIES_OF_TWO: tuple[Story, ...] = (taken_over_together, taken_over_too_late_together)
 
 
 def cycles(office: Office, story: Story, number: int, seed: int) -> Iterator[Findings]:
@@ -396,12 +343,6 @@ SABOTAGES: tuple[tuple[str, tuple[str, str, str], str], ...] = (
         f"{_FAILOVER}::test_what_is_recorded_after_a_restore_was_accepted_meanwhile_is_known_after_the_next",
     ),
     (
-        "leaves a leader that died with its last rows",
-        ("workflows/run.py", ".rows or request.helps:", ".rows:"),
-        "tests/workflows/test_work.py"
-        "::test_rows_that_a_dead_leader_was_sending_are_put_in_doubt_if_none_is_left_to_send",
-    ),
-    (
         "sends what an answer set aside puts back without a look",
         ("workflows/run.py", "    if more <= 0:\n", "    if more:\n"),
         "tests/workflows/test_put_back.py::test_it_is_not_sent_with_a_plan_that_does_not_have_it",
@@ -461,13 +402,11 @@ def main() -> int:
                 place.mkdir(mode=0o700)
                 gather(name, cuts(cluster, place, way, to_server, options.bytes), total)
         if options.only in (None, "cycles"):
-            with running_oracle(Path(folder) / "oracle.log") as oracle, own_cluster() as larger:
-                made = Bench(Path(folder), oracle, Path(folder) / "none")
-                small, large = Office(cluster, made, ROWS, 20), Office(larger, made, _SHARED_ROWS, 400)
-                for office, stories in ((small, STORIES), (large, STORIES_OF_TWO)):
-                    for story in stories:
-                        name = story.__name__.replace("_", " ")
-                        gather(name, cycles(office, story, options.cycles, options.seed), total)
+            with running_oracle(Path(folder) / "oracle.log") as oracle:
+                office = Office(cluster, Bench(Path(folder), oracle, Path(folder) / "none"), ROWS, 20)
+                for story in STORIES:
+                    name = story.__name__.replace("_", " ")
+                    gather(name, cycles(office, story, options.cycles, options.seed), total)
         missed = list(unnoticed(Path(folder))) if options.only in (None, "sabotages") else []
     print(total.line("in all"), f"; {len(missed)} sabotages were not noticed", flush=True)
     return int(bool(total.wrong or missed))

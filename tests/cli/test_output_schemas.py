@@ -95,7 +95,7 @@ def test_every_command_has_a_schema_and_keeps_to_it(
     call("gateway", "update", number, *ACCOUNT)
     call("gateway", "default", number, "--yes")
     call("gateway", "delete", number, "--yes")
-    elsewhere = {"ledger-join", "ledger-move", "work", "demo"}  # tests/cli/test_postgres.py, acceptance/test_readme.py
+    elsewhere = {"ledger-join", "ledger-move", "demo"}  # tests/cli/test_postgres.py, acceptance/test_readme.py
     assert call.seen == commands_with_object() - elsewhere
     lines = (tmp_path / "run.log").read_text().splitlines()
     assert {"row in doubt", "refused", "registered"} <= {json.loads(line)["event"] for line in lines}

@@ -19,7 +19,6 @@ BY_OPTION = {
     "metrics of a wrong line": ("submit", "b.csv", "--no-such-option", "--metrics-file"),
     "metrics of resume": ("resume", "--metrics-file"),
     "log": ("submit", "b.csv", "--log-file"),
-    "log of work": ("work", "--log-file"),
     "plan": ("submit", "b.csv", "--dry-run", "--plan"),
     "rejects": ("submit", "b.csv", "--rejects"),
     "rejects of a dry run": ("submit", "b.csv", "--dry-run", "--rejects"),

@@ -71,15 +71,10 @@ def test_a_file_is_paid_and_settled_with_a_ledger_in_a_database(
     assert call("ledger", "join", "--reason", "a second host")["witness"].startswith(str(other))
     assert call("submit", "a.csv")["accepted"] == 30
     assert code(call, "ledger", "init") == 5
-    assert call("work")["batches"] == []
-    assert [one["exit_code"] for one in call("work", batch)["batches"]] == [0]
-    assert call.text("work").strip() == "no batch is under way"
     runs = call("status", batch)["runs"]
-    assert [(run["role"], run["rows"], run["standing"]) for run in (runs[0], runs[-1])] == [
-        ("leads", 30, "ended"), ("helps", 0, "ended"),
-    ]  # fmt: skip
-    assert "helps" in call.text("status", batch)
-    assert code(call, "work", batch, "--forever") == code(call, "resolve", batch, "--host-is-gone") == 2
+    assert [(run["rows"], run["standing"]) for run in (runs[0], runs[-1])] == [(30, "ended"), (0, "ended")]
+    assert "machine" in call.text("status", batch)
+    assert code(call, "resolve", batch, "--host-is-gone") == 2
     postgres_server.drop(database)
 
 

@@ -14,7 +14,6 @@ class PlainRun:
 
     recovered = 0
     late: Sequence[str] = ()
-    company = None
 
     def __init__(self, rows: int = 0) -> None:
         self._rows = [PendingPayment(row, 0, b"{}") for row in range(1, rows + 1)]

@@ -1,6 +1,6 @@
 """What others do between a command's check and the moment when it holds its batch: nothing relies on what was before.
 
-A large file is checked for minutes, and a helper works on one batch for an hour before it takes the next.
+A large file is checked for minutes.
 """
 
 from __future__ import annotations

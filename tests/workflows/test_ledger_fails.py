@@ -7,13 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from batchpay.errors import LedgerNotUsable
-from batchpay.gateway.credentials import Credentials
 from batchpay.payment import State
-from batchpay.settings import Secret
-from batchpay.summary import Summary
-from batchpay.workflows import run, status, work
-from batchpay.workflows.run import RunRequest
-from tests.workflows.desk import ANN, Desk, Quiet
+from batchpay.workflows import run, status
+from tests.workflows.desk import Desk
 
 ONE = {"paymentId": "P-1", "invoiceNumber": "A-1", "amount": "10.00"}
 
@@ -65,23 +61,3 @@ def test_a_log_that_can_not_list_doubts_ends_no_run(desk: Desk, monkeypatch: pyt
         patched.setattr(run, "_log_doubts", failing())
         done = desk.submit(desk.file("may.csv", ONE))
     assert (desk.arrived, done.exit_code) == ({"A-1": 1}, 0)
-
-
-def test_what_was_sent_of_one_batch_is_reported_if_the_ledger_is_lost_with_the_next(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A machine that helped with two batches ended with 5, "nothing was sent", and said nothing of the first."""
-    left = [desk.submit(desk.file("may.csv", ONE))]
-
-    def help_or_fail(*_: object) -> Summary:
-        if not left:
-            raise LedgerNotUsable("the disk is full; nothing was sent")
-        return left.pop()
-
-    monkeypatch.setattr(work, "_at_work", lambda *_: ["one", "two"])
-    monkeypatch.setattr(work, "help_with", help_or_fail)
-    credentials = Credentials("desk", Secret("desk-key"))
-    (told,) = work.work(None, RunRequest(None), desk.settings, credentials, ANN, Quiet())
-    assert (told.exit_code, told.stopped) == (6, "the disk is full")
-    with pytest.raises(LedgerNotUsable):
-        work.work(None, RunRequest(None), desk.settings, credentials, ANN, Quiet())

@@ -47,13 +47,7 @@ CREATE TABLE batchpay.batch (
     environment text NOT NULL CHECK (environment IN ('live', 'test')),
     row_count integer NOT NULL DEFAULT 0 CHECK (row_count >= 0),
     cents bigint NOT NULL DEFAULT 0,
-    registration bigint NOT NULL DEFAULT 0, -- which of the ledger's registrations and releases was its latest
-    -- What the runs of a batch share while they are going on: whether helpers may claim, why all of them stop, and how
-    -- many rows became in doubt, one after another and in all.
-    is_shared boolean NOT NULL DEFAULT false,
-    stop text,
-    in_a_row integer NOT NULL DEFAULT 0,
-    in_all integer NOT NULL DEFAULT 0
+    registration bigint NOT NULL DEFAULT 0 -- which of the ledger's registrations and releases was its latest
 );
 
 -- Two machines that submit one file at the same moment make one batch: the second waits here, and is then refused.
@@ -61,9 +55,9 @@ CREATE UNIQUE INDEX batch_once ON batchpay.batch (digest, environment) WHERE aga
 CREATE UNIQUE INDEX batch_again ON batchpay.batch (digest, environment, lower(again_reason))
     WHERE again_reason IS NOT NULL;
 
--- A run is one program's work on one batch: one leads, others help. It alone writes its row: that is its fence, its
+-- A run is one program's work on one batch, which has one at a time. It alone writes its row: that is its fence, its
 -- heartbeat, the head of its chain of events, and what it added to the control totals, in one update that touches no
--- index. Others only shut it out. `seen_at` is for people: nobody is called dead by a clock.
+-- index. Others only fence it. `seen_at`, by this server's clock, says how old a heartbeat is: nobody is fenced by it.
 CREATE TABLE batchpay.run (
     id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     batch integer NOT NULL REFERENCES batchpay.batch (id),
@@ -75,11 +69,9 @@ CREATE TABLE batchpay.run (
     token bytea NOT NULL CHECK (length(token) = 16),
     generation integer NOT NULL DEFAULT 1,
     beats bigint NOT NULL DEFAULT 0,
-    seen_at bigint NOT NULL DEFAULT 0,
-    is_leader boolean NOT NULL DEFAULT true,
-    is_idle boolean NOT NULL DEFAULT false, -- it has no row in hand, and waits for those that others have
+    seen_at bigint NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
     is_live boolean NOT NULL DEFAULT false,
-    fenced_by integer REFERENCES batchpay.run (id),
+    is_fenced boolean NOT NULL DEFAULT false,
     heard_at bigint, -- since it was fenced it has ended, and sends nothing any more
     number bigint NOT NULL DEFAULT 0,
     mac bytea NOT NULL CHECK (length(mac) = 32),
@@ -87,15 +79,12 @@ CREATE TABLE batchpay.run (
 ) WITH (fillfactor = 20);
 
 CREATE INDEX run_batch ON batchpay.run (batch, id);
-CREATE UNIQUE INDEX run_leads ON batchpay.run (batch) WHERE is_live AND is_leader;
+CREATE UNIQUE INDEX run_live ON batchpay.run (batch) WHERE is_live;
 
 CREATE TABLE batchpay.chunk (
     batch integer NOT NULL REFERENCES batchpay.batch (id),
     chunk integer NOT NULL,
-    first_row integer NOT NULL,
-    last_row integer NOT NULL,
     open_rows integer NOT NULL CHECK (open_rows >= 0),
-    run integer REFERENCES batchpay.run (id),
     PRIMARY KEY (batch, chunk)
 ) WITH (fillfactor = 50);
 
@@ -267,8 +256,7 @@ CREATE TRIGGER attempt_is_never_deleted BEFORE DELETE OR TRUNCATE ON batchpay.at
 
 -- One group of a run: outcomes of rows being sent, then intents to send, all or nothing, in one round trip. Who gets a
 -- clean answer may send the rows of `intents`, and nobody else may. The caller gives every row, in order of its number,
--- and gets the numbers of the attempts of `intents`, the event's place in the history, and what all runs of the batch
--- share: rows in doubt one after another and in all, and 1 if they are to stop.
+-- and gets the numbers of the attempts of `intents`, and the event's place in the history.
 --   BP001 a row of `intents` is not pending, or its latest attempt says otherwise
 --   BP002 commits of this session are not durable
 --   BP003 the run was fenced, its connection was given up, or its chain went on without it
@@ -278,7 +266,6 @@ CREATE FUNCTION batchpay.commit_group(
     p_run integer, p_token bytea, p_generation integer, p_batch integer,
     p_intents integer[], p_rows integer[], p_states smallint[], p_statuses integer[], p_codes text[],
     p_messages text[], p_references text[], p_reasons text[], p_seals bytea[],
-    p_doubts integer, p_recognized boolean, p_stop text, p_shares boolean,
     p_at bigint, p_number bigint, p_who text, p_detail text, p_mac bytea
 ) RETURNS bigint[] LANGUAGE plpgsql
 -- A pooler knows no settings of a session.
@@ -291,23 +278,12 @@ DECLARE
     v_granted bigint[];
     v_at integer;
     v_seq bigint;
-    v_in_a_row integer;
-    v_in_all integer;
-    v_stops boolean;
 BEGIN
     IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
         RAISE EXCEPTION 'commits are not durable' USING ERRCODE = 'BP002';
     END IF;
     IF (SELECT l.behind FROM batchpay.ledger l WHERE l.id = 1) IS NOT NULL THEN
         RAISE EXCEPTION 'behind' USING ERRCODE = 'BP006';
-    END IF;
-    SELECT b.in_a_row, b.in_all, b.stop IS NOT NULL INTO v_in_a_row, v_in_all, v_stops FROM batchpay.batch b
-        WHERE b.id = p_batch;
-    -- Seldom, and before the run: whoever shuts a run out locks batch and run in this order.
-    IF p_doubts > 0 OR p_shares OR p_stop IS NOT NULL OR (p_recognized AND v_in_a_row > 0) THEN
-        UPDATE batchpay.batch b SET is_shared = b.is_shared OR p_shares, stop = coalesce(b.stop, p_stop),
-                in_a_row = CASE WHEN p_recognized THEN 0 ELSE b.in_a_row END + p_doubts, in_all = b.in_all + p_doubts
-            WHERE b.id = p_batch RETURNING b.in_a_row, b.in_all, b.stop IS NOT NULL INTO v_in_a_row, v_in_all, v_stops;
     END IF;
     SELECT r.totals INTO v_totals FROM batchpay.run r
         WHERE r.id = p_run AND r.token = p_token AND r.generation = p_generation AND r.is_live
@@ -382,11 +358,12 @@ BEGIN
         END IF;
     END IF;
 
-    UPDATE batchpay.run r SET beats = r.beats + 1, seen_at = p_at, number = p_number, mac = p_mac, totals = v_totals
+    UPDATE batchpay.run r SET beats = r.beats + 1, seen_at = extract(epoch FROM clock_timestamp()) * 1000,
+            number = p_number, mac = p_mac, totals = v_totals
         WHERE r.id = p_run;
     INSERT INTO batchpay.event (chain, number, at, batch, kind, who, detail, mac)
         VALUES (p_run, p_number, p_at, p_batch, 'progress', p_who, p_detail, p_mac) RETURNING seq INTO v_seq;
-    RETURN v_granted || ARRAY[v_seq, v_in_a_row, v_in_all, v_stops::integer];
+    RETURN v_granted || v_seq;
 END $$;
 
 REVOKE ALL ON FUNCTION batchpay.commit_group FROM PUBLIC;
@@ -450,16 +427,16 @@ GRANT USAGE ON SCHEMA batchpay TO batchpay_app, batchpay_report;
 GRANT SELECT ON ALL TABLES IN SCHEMA batchpay TO batchpay_app;
 GRANT SELECT ON batchpay.ledger, batchpay.batch, batchpay.chunk, batchpay.payment, batchpay.attempt, batchpay.event,
     batchpay.total, batchpay.control_total, batchpay.paid TO batchpay_report;
-GRANT SELECT (id, batch, who, host, started_at, finished_at, stopped, beats, seen_at, is_leader, is_idle, is_live,
-    fenced_by, heard_at) ON batchpay.run TO batchpay_report;
+GRANT SELECT (id, batch, who, host, started_at, finished_at, stopped, beats, seen_at, is_live, is_fenced,
+    heard_at) ON batchpay.run TO batchpay_report;
 GRANT INSERT ON batchpay.batch, batchpay.run, batchpay.chunk, batchpay.body, batchpay.detail, batchpay.payment,
     batchpay.attempt, batchpay.event, batchpay.total, batchpay.fingerprint, batchpay.payment_id, batchpay.paid
     TO batchpay_app;
 GRANT UPDATE (number, mac, registrations, place, epoch, behind) ON batchpay.ledger TO batchpay_app;
-GRANT UPDATE (origin, row_count, cents, registration, is_shared, stop, in_a_row, in_all) ON batchpay.batch TO batchpay_app;
-GRANT UPDATE (finished_at, stopped, generation, beats, seen_at, is_leader, is_idle, is_live, fenced_by, heard_at, number,
-    mac, totals) ON batchpay.run TO batchpay_app;
-GRANT UPDATE (open_rows, run) ON batchpay.chunk TO batchpay_app;
+GRANT UPDATE (origin, row_count, cents, registration) ON batchpay.batch TO batchpay_app;
+GRANT UPDATE (finished_at, stopped, generation, beats, seen_at, is_live, is_fenced, heard_at, number, mac, totals)
+    ON batchpay.run TO batchpay_app;
+GRANT UPDATE (open_rows) ON batchpay.chunk TO batchpay_app;
 GRANT UPDATE (state, attempts, run, sent_at, reasons, seal, direction, chunk, payee, account)
     ON batchpay.payment TO batchpay_app;
 GRANT UPDATE (state, finished_at, http_status, response_code, message, gateway_reference, reason, seal)

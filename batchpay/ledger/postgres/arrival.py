@@ -108,7 +108,7 @@ def _events(
 
 
 def _copy_rows(transaction: Transaction, contents: Contents) -> None:
-    keys, spans = transaction.keys, dict[tuple[int, int], tuple[int, int]]()
+    keys = transaction.keys
 
     def payments() -> Iterator[tuple[Any, ...]]:
         for (
@@ -125,9 +125,6 @@ def _copy_rows(transaction: Transaction, contents: Contents) -> None:
             sent_at,
             reasons,
         ) in contents.payments():
-            if chunk is not None:
-                first, last = spans.get((batch, chunk), (row, row))
-                spans[batch, chunk] = min(first, row), max(last, row)
             seal = None if reasons is None else rejected_seal(keys, batch, row, line, cents, reasons)
             digests = (None if one is None else signed(one) for one in (payee, account))
             yield batch, row, line, cents, direction, state, attempts, chunk, *digests, sent_at, reasons, seal
@@ -145,9 +142,7 @@ def _copy_rows(transaction: Transaction, contents: Contents) -> None:
         transaction, "attempt", "batch, row, attempt, sent_at, state, finished_at, http_status, response_code,"
         " message, gateway_reference, reason, seal", attempts(),
     )  # fmt: skip
-    of_none = (0, 0)  # released rows are rewritten elsewhere
-    chunks = ((batch, chunk, left, *spans.get((batch, chunk), of_none)) for batch, chunk, left in contents.chunks())
-    _copy(transaction, "chunk", "batch, chunk, open_rows, first_row, last_row", chunks)
+    _copy(transaction, "chunk", "batch, chunk, open_rows", contents.chunks())
     _copy(transaction, "body", "batch, chunk, sealed", contents.bodies())
     _copy(transaction, "detail", "batch, chunk, sealed", contents.details())
 

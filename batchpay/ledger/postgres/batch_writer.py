@@ -38,7 +38,7 @@ _NULL = b"\xff\xff\xff\xff"
 # A whole row is packed in one call: field by field takes a hundred times as long. Each value follows its length.
 _PAYMENT = struct.Struct(">H iq iq iq ii ii ii ii ih ih").pack
 _PAYMENT_WITHOUT_LINE = struct.Struct(">H iq iq iq ii ii i ii ih ih").pack
-_CHUNK = struct.Struct(">H ii ii ii ii ii").pack
+_CHUNK = struct.Struct(">H ii ii ii").pack
 _SEALED = struct.Struct(">H ii ii i").pack
 _INT4 = struct.Struct(">ii").pack
 _BILL = struct.Struct(">H i8s ii ii i?")  # the first eight bytes of a digest
@@ -79,7 +79,7 @@ class ChunkWriter:
         sealed_details: list[bytes] = []
         for chunk, rows, bodies, details in sealed_chunks(self._keys, self._batch, payments, self._next_chunk):
             self._next_chunk += 1
-            lines.append(_CHUNK(5, 4, self._batch, 4, chunk, 4, min(rows), 4, max(rows), 4, len(rows)))
+            lines.append(_CHUNK(3, 4, self._batch, 4, chunk, 4, len(rows)))
             for into, sealed in ((sealed_bodies, bodies), (sealed_details, details)):
                 into.append(_SEALED(3, 4, self._batch, 4, chunk, len(sealed)) + sealed)
             chunks += repeat(chunk, len(rows))

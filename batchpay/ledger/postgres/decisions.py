@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from batchpay.errors import WrongUse
 from batchpay.ledger.decisions import IN_DOUBT_SETTLED, require_named, settle
 from batchpay.ledger.late_answers import refuse_unheard_answers
-from batchpay.ledger.postgres.company_statements import SENT_BY_UNHEARD
+from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.moves import Mover
 from batchpay.ledger.postgres.store import Store, Transaction
 from batchpay.ledger.records import Decision
@@ -24,11 +24,11 @@ def resolve(store: Store, name: str, batch: int, decisions: Sequence[Decision], 
 
 
 def _refuse_rows_of_unheard(transaction: Transaction, batch: int, rows: Sequence[int]) -> None:
-    """Refuse to send a row again while a machine that was shut out may still send it: it may only be asleep."""
-    found = transaction.one(SENT_BY_UNHEARD, (batch, list(rows)))
+    """Refuse to send a row again while a machine whose run was fenced may still send it: it may only be asleep."""
+    found = transaction.one(sql.SENT_BY_UNHEARD, (batch, list(rows)))
     if found is not None:
         raise WrongUse(
-            f"row {found[0]} was being sent by {found[1]}, which was shut out and has not been heard of since: if it "
+            f"row {found[0]} was being sent by {found[1]}, whose run was fenced and has not been heard of since: if it "
             "resumes, it may still send it. Let it resume, or turn it off for good and confirm it: batchpay resolve "
             "with --host-is-gone; nothing was changed"
         )

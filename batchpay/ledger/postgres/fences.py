@@ -1,6 +1,6 @@
-"""Shutting runs out, and what is heard from them afterward.
+"""Fencing runs of other machines, and what is heard from them afterward.
 
-A run that was shut out can no longer commit anything, but it is not known whether its machine is dead or only slow: a
+A run that was fenced can no longer commit anything, but it is not known whether its machine is dead or only slow: a
 permission that it holds expires after some seconds, and until it is heard from again, or a person says that its machine
 is gone, none of its rows is sent again (decisions.py).
 """
@@ -12,32 +12,25 @@ from collections.abc import Collection, Sequence
 from batchpay.ledger.decisions import require_named
 from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.late_answers import LateAnswers
-from batchpay.ledger.postgres import company_statements as sql
+from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.moves import Mover
 from batchpay.ledger.postgres.store import Store, Transaction
 from batchpay.ledger.records import HOSTS_GONE
 from batchpay.ledger.spill import read_spill, spill_files, spill_path
 from batchpay.ledger.states import IN_DOUBT, SENDING, IllegalMove
 
-SHUT_OUT_REASON = "its machine was not heard of any more before an answer was recorded"
+FENCED_REASON = "its machine was not heard of any more before an answer was recorded"
 
 
 def fence(
-    transaction: Transaction,
-    run: int,
-    batch: int,
-    by: int | None,
-    who: str,
-    *,
-    beats: int | None = None,
-    heard_at: int | None = None,
+    transaction: Transaction, run: int, batch: int, who: str, *, beats: int | None = None, heard_at: int | None = None
 ) -> bool:
-    """Shut a run out for good: none of its commits is accepted anymore, and its chain of events has an end.
+    """Fence a run for good: none of its commits is accepted anymore, and its chain of events has an end.
 
     `beats` is the count at which its counter was seen to stop: a run that has moved since is left alone. `heard_at` is
-    given if its process has certainly ended. Returns whether it was shut out.
+    given if its process has certainly ended, or a person has taken that on. Returns whether it was fenced.
     """
-    values = {"by": by, "heard": heard_at, "run": run, "beats": beats}
+    values = {"heard": heard_at, "run": run, "beats": beats}
     found = transaction.one(sql.FENCE, values)
     if found is not None:
         detail = {"run": run, "number": found[0], "mac": found[1].hex()}
@@ -45,20 +38,22 @@ def fence(
     return found is not None
 
 
-def take_from(transaction: Transaction, run: int, batch: int, by: int, who: str, beats: int) -> None:
-    """Shut out a run that shows no progress, mark what it was sending in doubt, and free what it had claimed."""
-    if not fence(transaction, run, batch, by, who, beats=beats):
-        return
-    mover = Mover(transaction, batch, "recovered", who, SHUT_OUT_REASON)
-    found = transaction.execute(sql.SENDING_OF_RUN, (batch, run)).fetchall()
-    rows = mover.move([row for (row,) in found], SENDING, IN_DOUBT)
-    mover.note_attempts(rows, IN_DOUBT, SHUT_OUT_REASON, at=None)
+def take_over(transaction: Transaction, run: int, batch: int, who: str, beats: int) -> int | None:
+    """Fence a run whose heartbeat stands still at `beats`, and put what it was sending in doubt; return how many rows.
+
+    None if it has moved or ended meanwhile: nothing was changed.
+    """
+    mover = Mover(transaction, batch, "recovered", who, FENCED_REASON)  # it locks the batch, before the run is
+    if not fence(transaction, run, batch, who, beats=beats):
+        return None
+    rows = mover.move(mover.rows_in(SENDING), SENDING, IN_DOUBT)
+    mover.note_attempts(rows, IN_DOUBT, FENCED_REASON, at=None)
     mover.finish()
-    transaction.execute(sql.FREE_CHUNKS_OF_RUN, (batch, run))
+    return len(rows)
 
 
 def hear(transaction: Transaction, run: int, batch: int, who: str, name: str) -> list[str]:
-    """Record that a run of this machine which was shut out has ended, with the answers that came too late for it.
+    """Record that a run of this machine which was fenced has ended, with the answers that came too late for it.
 
     They are evidence: a row in doubt to whose very attempt they belong becomes accepted or declined. None becomes
     pending through them: a person may have paid it by other means. Returns what else they say, in words.
@@ -100,7 +95,7 @@ def merge_spilled(
 
 
 def say_hosts_gone(store: Store, batch: int, who: str, why: str) -> Sequence[str]:
-    """Record a person's word that machines whose runs were shut out are off for good; return their names."""
+    """Record a person's word that machines whose runs were fenced are off for good; return their names."""
     require_named("a machine is said to be gone", who, why)
     with store.transaction() as transaction:
         found = transaction.execute(sql.HOSTS_ARE_GONE, (now_ms(), batch)).fetchall()

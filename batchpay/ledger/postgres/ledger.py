@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from batchpay.errors import HeldElsewhere, WrongUse
+from batchpay.ledger import hosts
 from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
 from batchpay.ledger.hosts import HostRun
-from batchpay.ledger.postgres import audit, batch_writer, decisions, fences, lookup, reading
-from batchpay.ledger.postgres.company_statements import BATCHES_AT_WORK, LIVE_RUNS_OF_DIGEST, SENT
-from batchpay.ledger.postgres.marks import RunMarks
+from batchpay.ledger.postgres import audit, batch_writer, decisions, fences, lookup, reading, take_over
 from batchpay.ledger.postgres.run import PostgresRun
 from batchpay.ledger.postgres.shared_pace import SharedPace
 from batchpay.ledger.postgres.store import Store
-from batchpay.ledger.records import BatchSummary, Decision, NewBatch, OldBatch, PayeeFacts, Purge, RowColumns, SignOff
+from batchpay.ledger.records import Decision, NewBatch, OldBatch, PayeeFacts, Purge, RowColumns, SignOff
 from batchpay.ledger.stored import StoredLedger
 from batchpay.payment import Environment, State
 
@@ -69,38 +68,29 @@ class PostgresLedger(StoredLedger[Store, PostgresRun]):
         )
 
     @contextmanager
-    def lock(self, digest: bytes, *, helps: bool = False) -> Iterator[None]:
+    def lock(self, digest: bytes) -> Iterator[None]:
         """See contract.Ledger: this machine's processes are excluded by a file, other machines by their runs."""
         self.store.check_process()
         with self._locks.hold(digest):
-            held = None if helps else self._held_elsewhere(digest)
-            if held is not None:
-                raise HeldElsewhere(held)
+            if runs := take_over.runs_elsewhere(self.store, digest):
+                raise HeldElsewhere(runs[0].told(self.store))
             yield
 
+    def take_over(self, digest: bytes, who: str, say: Callable[[str], None]) -> None:
+        take_over.take_over(self.store, digest, who, say)
+
+    def left_behind(self, environment: Environment) -> list[str]:
+        return take_over.left_behind(self.store, environment)
+
     def is_held(self, digest: bytes) -> bool:
-        return self._locks.is_held(digest) or self._held_elsewhere(digest) is not None
+        """See contract.Ledger: a run elsewhere holds it until it could be fenced, as far as its heartbeat says."""
+        return self._locks.is_held(digest) or any(
+            run.age_s < hosts.LEASE_S for run in take_over.runs_elsewhere(self.store, digest)
+        )
 
-    def _held_elsewhere(self, digest: bytes) -> str | None:
-        """Return which machine works on this content, and how far it is; a run begun here is held only by the lock."""
-        marks = RunMarks(self.store.paths.witness)
-        with self.store.reading() as connection:
-            for host, token, batch, name in connection.execute(LIVE_RUNS_OF_DIGEST, (digest,)).fetchall():
-                if not marks.exists(token):
-                    sent, sendable = connection.execute(SENT, (batch,)).fetchone() or (0, 0)
-                    return f"a run on {host} has sent {sent:,} of {sendable:,}; help with: batchpay work {name}"
-        return None
-
-    def at_work(self, environment: Environment) -> list[BatchSummary]:
-        with self.store.reading() as connection:
-            found = connection.execute(BATCHES_AT_WORK, (environment.value,)).fetchall()
-        return [self.find(name, environment) for (name,) in found]
-
-    def _begin(
-        self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any], *, helps: bool
-    ) -> PostgresRun:
+    def _begin(self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any]) -> PostgresRun:
         audit.check_batch(self.store, number)
-        return PostgresRun(self.store, number, name, who, why, noted, helps=helps)
+        return PostgresRun(self.store, number, name, who, why, noted)
 
     def shared_rate(self, gateway: str) -> SharedPace:
         return SharedPace(self.store, gateway)

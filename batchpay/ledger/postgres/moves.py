@@ -9,7 +9,6 @@ from batchpay.errors import LedgerDamaged
 from batchpay.ledger import mover
 from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.keys import Keys
-from batchpay.ledger.postgres import company_statements as company_sql
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.store import Transaction
 from batchpay.ledger.states import (
@@ -78,7 +77,7 @@ class Mover(mover.Mover):
         state, answer = STATE_CODES[outcome.state], outcome.answer
         require(self._event, IN_DOUBT, state)
         require_outcome("progress", outcome)
-        if self._transaction.one(company_sql.STILL_IN_DOUBT_OF_RUN, (self._batch, row, attempt, run)) is None:
+        if self._transaction.one(sql.STILL_IN_DOUBT_OF_RUN, (self._batch, row, attempt, run)) is None:
             return False
         self.move([row], IN_DOUBT, state)
         self._note(row, state, now_ms(), outcome.reason, answer.gateway_reference,

@@ -10,7 +10,6 @@ from typing import Any
 from batchpay.ledger.encoding import maybe_datetime, to_datetime
 from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.postgres import statements as sql
-from batchpay.ledger.postgres.company_statements import ROWS_BY_RUN, RUNS_OF_BATCH
 from batchpay.ledger.postgres.store import Store
 from batchpay.ledger.reading import ROWS_AT_ONCE, Details, batch_number
 from batchpay.ledger.records import RowColumns
@@ -63,17 +62,17 @@ def unsigned(number: int) -> bytes:
 def runs(store: Store, batch: int) -> list[HostRun]:
     with store.reading() as connection:
         rows: dict[int, Counter[State]] = {}
-        for run, state, count in connection.execute(ROWS_BY_RUN, (batch,)):
+        for run, state, count in connection.execute(sql.ROWS_BY_RUN, (batch,)):
             rows.setdefault(run, Counter())[STATES[state]] = count
         return [
             _host_run(found, rows.get(found[0], Counter()))
-            for found in connection.execute(RUNS_OF_BATCH, (batch,)).fetchall()
+            for found in connection.execute(sql.RUNS_OF_BATCH, (batch,)).fetchall()
         ]
 
 
 def _host_run(found: tuple[Any, ...], rows: Counter[State]) -> HostRun:
-    _, host, leads, is_live, started, finished, seen, stopped, is_fenced, heard = found
+    _, host, is_live, started, finished, seen, age_ms, stopped, is_fenced, heard = found
     return HostRun(
-        host, leads, is_live, to_datetime(started), maybe_datetime(finished), to_datetime(seen), stopped,
+        host, is_live, to_datetime(started), maybe_datetime(finished), to_datetime(seen), age_ms // 1000, stopped,
         is_fenced and heard is None, rows.total(), rows[State.IN_DOUBT],
     )  # fmt: skip

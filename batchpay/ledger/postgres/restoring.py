@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from batchpay.ledger.decisions import LEDGER_ACCEPTED, doubt, require_named, require_undamaged
+from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.lost_window import lost_by_now, window
 from batchpay.ledger.postgres import failover
 from batchpay.ledger.postgres import statements as sql
@@ -16,7 +17,7 @@ from batchpay.ledger.records import RESTORED_REASON, WITNESS_ACCEPTED, AcceptedW
 def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
     """Accept the ledger as is and make this machine's witness agree.
 
-    It may not know of payments made since: every run that it considers alive is shut out, every row that it would send
+    It may not know of payments made since: every run that it considers alive is fenced, every row that it would send
     becomes a row in doubt, for a person to check, and what it lost is recorded. Raises LedgerDamaged if more is wrong
     with it than that: what the witness knows is kept.
     """
@@ -28,7 +29,7 @@ def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
     with store.transaction() as transaction:
         last, at, _ = transaction.one(sql.LAST_EVENT) or (0, 0, b"")
         for run, batch in transaction.execute(sql.LIVE_RUNS).fetchall():
-            fence(transaction, run, batch, None, who)
+            fence(transaction, run, batch, who, heard_at=now_ms())
         for (batch,) in transaction.execute(sql.BATCH_IDS).fetchall():
             marked_in_doubt += doubt(Mover(transaction, batch, "doubted", who, RESTORED_REASON))
         witnessed = record.number if record is not None and of_this_ledger and record.number > last else None

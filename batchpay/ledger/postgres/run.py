@@ -19,13 +19,12 @@ import psycopg
 from batchpay.errors import HeldElsewhere, LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import event_text, write_ranges
-from batchpay.ledger.postgres import company_statements as company_sql
 from batchpay.ledger.postgres import deadline, failover
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.claims import PAUSE_S_MAX, Claims
-from batchpay.ledger.postgres.company import RunCompany
 from batchpay.ledger.postgres.connection import LedgerUnreachable, is_retried, is_unknown, translate, translated
-from batchpay.ledger.postgres.fences import fence, hear, merge_spilled, take_from
+from batchpay.ledger.postgres.fences import fence, hear, merge_spilled
+from batchpay.ledger.postgres.heartbeat import Heartbeat
 from batchpay.ledger.postgres.marks import RunMarks
 from batchpay.ledger.postgres.moves import Mover, attempt_seal, storable
 from batchpay.ledger.postgres.store import Store, Transaction, chained_mac
@@ -46,19 +45,16 @@ class _NotPending(Exception):
 class PostgresRun:
     """See contract.Run. `commit` and `claim` may be called from different threads."""
 
-    def __init__(
-        self, store: Store, batch: int, name: str, who: str, why: str | None, noted: dict[str, Any], *, helps: bool
-    ) -> None:
+    def __init__(self, store: Store, batch: int, name: str, who: str, why: str | None, noted: dict[str, Any]) -> None:
         self._store = store
         self._batch, self._name, self._who = batch, name, who
         self._dead: str | None = None
-        self._is_shut_out = False
+        self._is_fenced = False
         self._token = os.urandom(16)
         self._generation, self._number = 1, 0
         self._mac = b""
         self._attempts: dict[int, tuple[int, int]] = {}
         """Number and start of the attempt of each row being sent."""
-        self.company = RunCompany(leads=not helps, beat=self._beat, at_work=lambda: self._claims.others_at_work())
         self._marks = RunMarks(store.paths.witness)
         files = spill_files(store.paths.witness, name)
         # The mark exists before the run does: a run without one is another machine's.
@@ -79,49 +75,44 @@ class PostgresRun:
         self._spilled = spill_path(store.paths.witness, name, self._id)
         self._spill = Spill(self._spilled, store.keys, name)
         store.witness.sync()
-        self._claims = Claims(store, batch, self._id)
+        self._claims = Claims(store, batch)
         self._deadline = deadline.Deadline()
+        self._heartbeat = Heartbeat(self.beat)
 
     def _start(self, transaction: Transaction, why: str | None, noted: dict[str, Any]) -> list[bytes]:
-        """Shut out dead runs, merge what was spilled, mark what they left in sending in doubt: one transaction.
+        """Fence a dead run, merge what was spilled, mark what it left in sending in doubt: one transaction.
 
-        A run that was begun on this machine is dead: whatever starts one holds the batch here. One that leads a batch
-        must find no other at work on it. Returns the tokens of runs whose marks are no longer needed.
+        A run that was begun on this machine is dead: whatever starts one holds the batch here. Returns the tokens of
+        runs whose marks are no longer needed.
         """
-        at, leads = now_ms(), self.company.leads
+        at = now_ms()
         transaction.execute(sql.LOCK_BATCH, (self._batch,))
-        live = transaction.execute(sql.LIVE_RUNS_OF_BATCH, (self._batch,)).fetchall()
-        ours = [(run, token) for run, _, token in live if self._marks.exists(token)]
-        others = [host for _, host, token in live if not self._marks.exists(token)]
-        if leads and others:
-            raise HeldElsewhere(f"a run on {others[0]} is working on this batch")
-        values = {"batch": self._batch, "who": self._who, "host": os.uname().nodename, "at": at, "leads": leads}
-        found = transaction.one(sql.ADD_RUN, values | {"token": self._token, "mac": bytes(32)})
+        ours = []
+        for run, host, token in transaction.execute(sql.LIVE_RUN_OF_BATCH, (self._batch,)).fetchall():
+            if not self._marks.exists(token):
+                raise HeldElsewhere(f"a run on {host} is working on this batch")
+            ours.append(token)
+            fence(transaction, run, self._batch, self._who, heard_at=at)
+        values = (self._batch, self._who, os.uname().nodename, at, self._token, bytes(32))
+        found = transaction.one(sql.ADD_RUN, values)
         assert found is not None
         self._id = int(found[0])
-        shut_out = transaction.execute(company_sql.SHUT_OUT, (self._batch,)).fetchall()
-        heard = [(run, token) for run, token in shut_out if run != self._id and self._marks.exists(token)]
+        fenced = transaction.execute(sql.FENCED, (self._batch,)).fetchall()
+        heard = [(run, token) for run, token in fenced if token not in ours and self._marks.exists(token)]
         late: list[str] = []
         for run, _ in heard:
             late += hear(transaction, run, self._batch, self._who, self._name)
-        for run, _ in ours:
-            fence(transaction, run, self._batch, self._id, self._who, heard_at=at)
         late += merge_spilled(transaction, self._batch, self._who, self._name, at, {run for run, _ in heard})
         recovering = Mover(transaction, self._batch, "recovered", self._who, RECOVERED_REASON)
-        left = transaction.execute(company_sql.SENDING_OF_DEAD, (self._batch,)).fetchall()
-        rows = recovering.move([row for (row,) in left], SENDING, IN_DOUBT)
+        rows = recovering.move(recovering.rows_in(SENDING), SENDING, IN_DOUBT)
         recovering.note_attempts(rows, IN_DOUBT, RECOVERED_REASON, at=None)
         recovering.finish()
         self.recovered = len(rows)
         self.late: Sequence[str] = late
-        transaction.execute(company_sql.FREE_CHUNKS_OF_DEAD, (self._batch,))
-        if leads:
-            transaction.execute(company_sql.BEGIN_ALONE, (self._batch,))
-        self.company.hear(transaction.one(company_sql.SHARED, (self._batch,)))
-        detail = {"run": self._id, "at": at, "process": os.getpid(), **noted, **({} if leads else {"helps": True})}
+        detail = {"run": self._id, "at": at, "process": os.getpid(), **noted}
         self._mac = transaction.event("started", self._batch, self._who, why, detail)
         transaction.execute(sql.ENLIVEN_RUN, (self._mac, self._id))
-        return [token for _, token in (*ours, *heard)]
+        return ours + [token for _, token in heard]
 
     def claim(self, limit: int) -> list[PendingPayment]:
         self._store.check_process()
@@ -133,13 +124,11 @@ class PostgresRun:
         self._refuse_if_dead()
         self._store.require_writable()
         asked = sorted(set(intents))
-        self.company.work(asked)
-        news = self._news(outcomes)
         try:
             with self._store.alone():
                 while asked or outcomes:
                     try:
-                        self._commit_group(asked, outcomes, news)
+                        self._commit_group(asked, outcomes)
                         break
                     except _NotPending:
                         asked = self._still_pending(asked)
@@ -150,15 +139,7 @@ class PostgresRun:
             raise
         return set(asked)
 
-    def _news(self, outcomes: Sequence[tuple[int, Outcome]]) -> tuple[int, bool, str | None, bool]:
-        """Return what a group tells all runs of the batch: doubts, a recognized answer, a reason to stop, sharing."""
-        ended = [outcome for _, outcome in outcomes]
-        doubts = sum(outcome.state is State.IN_DOUBT for outcome in ended)
-        return (doubts, any(outcome.recognized for outcome in ended), *self.company.take())
-
-    def _commit_group(
-        self, intents: list[int], outcomes: Sequence[tuple[int, Outcome]], news: tuple[int, bool, str | None, bool]
-    ) -> None:
+    def _commit_group(self, intents: list[int], outcomes: Sequence[tuple[int, Outcome]]) -> None:
         """Commit one group, once, whatever becomes of the connection; raises _NotPending, LedgerNotUsable."""
         at, number = now_ms(), self._number + 1
         moved: dict[str, list[int]] = {}
@@ -175,7 +156,7 @@ class PostgresRun:
 
         def arguments() -> tuple[Any, ...]:
             head = (self._id, self._token, self._generation, self._batch, intents)
-            return (*head, *columns, *news, at, number, self._who, detail, mac)
+            return (*head, *columns, at, number, self._who, detail, mac)
 
         *attempts, seq = self._call(arguments, intents, number, mac)
         self._number, self._mac = number, mac
@@ -207,8 +188,7 @@ class PostgresRun:
                 with self._deadline.of(writer.get()):
                     found = writer.run_group(arguments())
                 if not writer.warned():
-                    self._take_shared(*found[-3:])
-                    return found[:-3]
+                    return found
             except (psycopg.Error, LedgerUnreachable) as error:
                 if isinstance(error, psycopg.Error) and not is_unknown(error):
                     tries += 1
@@ -301,45 +281,29 @@ class PostgresRun:
                 raise LedgerNotUsable(f"row {min(missing)} is not pending, so it is not rejected any more")
             mover.finish()
 
-    # Others
+    # The heartbeat
 
-    def _beat(self, is_idle: bool) -> None:
-        """See contract.Company.beat."""
-        self._refuse_if_dead()
-        self._claims.idle(is_idle)
-        writer, company = self._store.writer, self.company
-        try:
-            with self._store.alone():
-                while not self._has_beaten(is_idle):
-                    company.observer.fail()
-                    self._settle_unknown([], self._number, self._mac)
-                stop, shares = company.take()
-                with self._deadline.of(writer.get()):
-                    if stop or shares:
-                        writer.run(company_sql.TELL, (stop, shares, self._batch))
-                    company.hear(writer.run(company_sql.SHARED, (self._batch,)).fetchone())
-                    found = writer.run(company_sql.BEATS_OF_OTHERS, (self._batch, self._id)).fetchall()
-        except (psycopg.Error, LedgerUnreachable) as error:
-            company.observer.fail()
-            if isinstance(error, psycopg.Error) and not (is_unknown(error) or is_retried(error)):
-                raise translate(error, self._store.place) from None
+    def beat(self) -> None:
+        """Show other machines that this run is alive; raises LedgerNotUsable if it can commit nothing more."""
+        if self._dead:
             return
-        for run, beats in company.look(found, is_idle=is_idle):
+        with self._store.alone():
             try:
-                with self._store.transaction() as transaction:
-                    self._lock(transaction)
-                    take_from(transaction, run, self._batch, self._id, self._who, beats)
-            except LedgerNotUsable:
-                if self._is_shut_out:  # otherwise a later check tries again
-                    raise
+                while not self._has_beaten():
+                    self._settle_unknown([], self._number, self._mac)
+            except LedgerNotUsable as error:
+                self._die(str(error))
+                raise
+            except psycopg.Error as error:
+                if not is_retried(error):
+                    raise translate(error, self._store.place) from None
 
-    def _has_beaten(self, is_idle: bool) -> bool:
-        """Show that this run is alive; return False if it is not known whether that was committed."""
-        writer = self._store.writer
-        values = (now_ms(), is_idle, self._id, self._token, self._generation)
+    def _has_beaten(self) -> bool:
+        """Beat; return False if it is not known whether that was committed."""
+        writer, values = self._store.writer, (self._id, self._token, self._generation)
         try:
             with self._deadline.of(writer.get()):
-                found = writer.run(company_sql.BEAT, values).fetchone()
+                found = writer.run(sql.BEAT, values).fetchone()
         except (psycopg.Error, LedgerUnreachable) as error:
             if isinstance(error, psycopg.Error) and not is_unknown(error):
                 raise
@@ -348,32 +312,20 @@ class PostgresRun:
             raise self._taken_over()
         return not writer.warned()
 
-    def _take_shared(self, in_a_row: int, in_all: int, stops: int) -> None:
-        """Record what all runs share; the text of a stop is looked up when there is one."""
-        known = self.company.shared
-        if stops and known.stop is None:
-            with suppress(psycopg.Error, LedgerUnreachable):  # the next commit, or heartbeat, checks again
-                self.company.hear(self._store.writer.run(company_sql.SHARED, (self._batch,)).fetchone())
-        elif (in_a_row, in_all) != (known.in_a_row, known.in_all):
-            self.company.hear((known.stop, in_a_row, in_all))
-
     def _taken_over(self) -> LedgerNotUsable:
-        self._is_shut_out = True
+        self._is_fenced = True
         return LedgerNotUsable(_TAKEN_OVER)
 
     # The end
 
     def finish(self, stopped: str | None, held_back: Totals | None = None) -> None:
+        self._heartbeat.stop()
         try:
             with self._store.transaction() as transaction:
                 number, mac = self._lock(transaction)
                 transaction.execute(sql.REMEMBER_PAYEES, (self._batch,))
                 at = now_ms()
-                transaction.execute(sql.END_RUN, {"at": at, "stopped": stopped, "run": self._id})
-                transaction.execute(company_sql.FREE_CHUNKS_OF_RUN, (self._batch, self._id))
-                told, shares = self.company.take()
-                if stop := told or (stopped if self.company.leads else None):
-                    transaction.execute(company_sql.TELL, (stop, shares, self._batch))
+                transaction.execute(sql.END_RUN, (at, stopped, self._id))
                 detail: dict[str, Any] = {"run": self._id, "at": at, "number": number, "mac": mac.hex()}
                 if held_back is not None and held_back.rows:
                     detail["held back"] = [held_back.rows, held_back.cents]
@@ -386,16 +338,17 @@ class PostgresRun:
     def close(self) -> None:
         """Release the spill file and the reading connection; a run that was not finished can do nothing more."""
         self._die("this run has ended")
+        self._heartbeat.stop()
         self._spill.close()
         self._deadline.close()
         self._claims.close()
-        if self._is_shut_out:
-            self._is_shut_out = False
+        if self._is_fenced:
+            self._is_fenced = False
             with suppress(LedgerNotUsable):  # then the next run on this machine reports it
                 self._say_ended()
 
     def _say_ended(self) -> None:
-        """Tell those that shut this run out that it sends nothing more, and which answers it has received since."""
+        """Record that this run, which was fenced, sends nothing more, and which answers it has received since."""
         with self._store.transaction() as transaction:
             transaction.execute(sql.LOCK_BATCH, (self._batch,))
             hear(transaction, self._id, self._batch, self._who, self._name)

@@ -7,10 +7,11 @@ over a whole ledger (arrival_statements.py). Values are always parameters; every
 
 from __future__ import annotations
 
-from batchpay.ledger.states import ACCEPTED, OPEN, PENDING, REJECTED, SENDING
+from batchpay.ledger.states import ACCEPTED, IN_DOUBT, OPEN, PENDING, REJECTED, SENDING
 from batchpay.payment import SamePayment
 
 _OPEN = ", ".join(map(str, OPEN))
+_NOW_MS = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _COUNTED = ", ".join(map(str, (*OPEN, ACCEPTED)))
 
 # Transactions, the server, and the ledger itself
@@ -126,7 +127,7 @@ BATCH = (
     " ORDER BY e.seq DESC LIMIT 1),"
     " (SELECT max(e.at) FROM batchpay.event e WHERE e.kind = 'purged' AND e.kind <> 'progress' AND e.batch = b.id)"
     " FROM batchpay.batch b LEFT JOIN batchpay.run r"
-    " ON r.id = (SELECT max(l.id) FROM batchpay.run l WHERE l.batch = b.id AND l.is_leader)"
+    " ON r.id = (SELECT max(l.id) FROM batchpay.run l WHERE l.batch = b.id)"
 )
 PURGED_AT = "SELECT max(at) FROM batchpay.event WHERE kind = 'purged' AND kind <> 'progress' AND batch = %s"
 BATCHES = f"{BATCH} ORDER BY b.id DESC"
@@ -154,12 +155,35 @@ ADD_BATCH = (
 SET_CONTROL_TOTALS = "UPDATE batchpay.batch SET row_count = %s, cents = %s WHERE id = %s"
 LOCK_BATCH = f"SELECT id, {_NOT_ASLEEP} FROM batchpay.batch WHERE id = %s FOR UPDATE"
 ADD_RUN = (
-    "INSERT INTO batchpay.run (batch, who, host, started_at, seen_at, token, mac, is_leader)"
-    " VALUES (%(batch)s, %(who)s, %(host)s, %(at)s, %(at)s, %(token)s, %(mac)s, %(leads)s) RETURNING id"
+    "INSERT INTO batchpay.run (batch, who, host, started_at, token, mac) VALUES (%s, %s, %s, %s, %s, %s) RETURNING id"
 )
 ENLIVEN_RUN = "UPDATE batchpay.run SET is_live = true, mac = %s WHERE id = %s"
 LIVE_RUNS = "SELECT id, batch FROM batchpay.run WHERE is_live ORDER BY id"
-LIVE_RUNS_OF_BATCH = "SELECT id, host, token FROM batchpay.run WHERE batch = %s AND is_live ORDER BY NOT is_leader, id"
+LIVE_RUN_OF_BATCH = "SELECT id, host, token FROM batchpay.run WHERE batch = %s AND is_live"
+_HEARTBEAT_AGE = f"{_NOW_MS} - r.seen_at"
+LIVE_RUNS_OF_DIGEST = (
+    f"SELECT r.id, r.host, r.token, {_HEARTBEAT_AGE}, b.id, b.name FROM batchpay.run r"
+    " JOIN batchpay.batch b ON b.id = r.batch WHERE b.digest = %s AND r.is_live ORDER BY r.id"
+)
+LIVE_RUNS_OF_ENVIRONMENT = (
+    f"SELECT b.name, r.token, {_HEARTBEAT_AGE} FROM batchpay.run r JOIN batchpay.batch b ON b.id = r.batch"
+    " WHERE b.environment = %s AND r.is_live ORDER BY r.id"
+)
+RUNS_OF_BATCH = (
+    f"SELECT r.id, r.host, r.is_live, r.started_at, r.finished_at, r.seen_at, {_HEARTBEAT_AGE}, r.stopped, r.is_fenced,"
+    " r.heard_at FROM batchpay.run r WHERE r.batch = %s ORDER BY r.id"
+)
+ROWS_BY_RUN = (
+    "SELECT run, state, count(*) FROM batchpay.payment WHERE batch = %s AND run IS NOT NULL"
+    f" AND state > {SENDING} GROUP BY run, state"
+)
+SENT = (
+    f"SELECT coalesce(sum(row_count) FILTER (WHERE state > {SENDING}), 0)::bigint, coalesce(sum(row_count), 0)::bigint"
+    f" FROM batchpay.control_total WHERE batch = %s AND state <> {REJECTED}"
+)
+BEATS_OF_RUN = "SELECT beats FROM batchpay.run WHERE id = %s AND is_live"
+# A commit of one's own that locks nothing, and that waits for disk and standbys like any other.
+COMMIT_NOTHING = "SELECT pg_logical_emit_message(true, 'batchpay', '')"
 LOCK_RUN = (
     "SELECT number, mac FROM batchpay.run WHERE id = %s AND token = %s AND generation = %s AND is_live FOR UPDATE"
 )
@@ -167,11 +191,23 @@ RAISE_GENERATION = (
     "UPDATE batchpay.run SET generation = generation + 1, beats = beats + 1 WHERE id = %s AND token = %s AND is_live"
     " RETURNING generation, number, mac"
 )
-# A run that ends a batch whose leader died ends it as its leader.
-END_RUN = (
-    "UPDATE batchpay.run r SET is_live = false, finished_at = %(at)s, stopped = %(stopped)s,"
-    " is_leader = r.is_leader OR (SELECT NOT l.is_live AND l.finished_at IS NULL FROM batchpay.run l"
-    " WHERE l.batch = r.batch AND l.is_leader ORDER BY l.id DESC LIMIT 1) WHERE r.id = %(run)s"
+BEAT = (
+    f"UPDATE batchpay.run SET beats = beats + 1, seen_at = {_NOW_MS}"
+    " WHERE id = %s AND token = %s AND generation = %s AND is_live RETURNING 1"
+)
+END_RUN = "UPDATE batchpay.run SET is_live = false, finished_at = %s, stopped = %s WHERE id = %s"
+FENCE = (
+    "UPDATE batchpay.run SET is_live = false, is_fenced = true, heard_at = %(heard)s"
+    " WHERE id = %(run)s AND is_live AND (%(beats)s::bigint IS NULL OR beats = %(beats)s) RETURNING number, mac"
+)
+FENCED = "SELECT id, token FROM batchpay.run WHERE batch = %s AND is_fenced"
+SET_HEARD = "UPDATE batchpay.run SET heard_at = %s WHERE id = %s AND is_fenced AND heard_at IS NULL"
+HOSTS_ARE_GONE = (
+    "UPDATE batchpay.run SET heard_at = %s WHERE batch = %s AND is_fenced AND heard_at IS NULL RETURNING id, host"
+)
+SENT_BY_UNHEARD = (
+    "SELECT p.row, r.host FROM batchpay.payment p JOIN batchpay.run r ON r.id = p.run WHERE p.batch = %s"
+    " AND p.row = ANY(%s::int[]) AND r.is_fenced AND r.heard_at IS NULL ORDER BY p.row LIMIT 1"
 )
 
 # A group of a run
@@ -183,8 +219,8 @@ ATTEMPT_NUMBERS = (
 SEQ_OF_EVENT = "SELECT seq FROM batchpay.event WHERE chain = %s AND number = %s"
 COMMIT_GROUP = (
     "SELECT batchpay.commit_group(%s::int, %s::bytea, %s::int, %s::int, %s::int[], %s::int[], %s::smallint[],"
-    " %s::int[], %s::text[], %s::text[], %s::text[], %s::text[], %s::bytea[], %s::int, %s::bool, %s::text, %s::bool,"
-    " %s::bigint, %s::bigint, %s::text, %s::text, %s::bytea)"
+    " %s::int[], %s::text[], %s::text[], %s::text[], %s::text[], %s::bytea[], %s::bigint, %s::bigint, %s::text,"
+    " %s::text, %s::bytea)"
 )
 COMMIT_GROUP_HERE = f"SELECT CASE WHEN {_WHERE} = %s THEN {COMMIT_GROUP.removeprefix('SELECT ')} END"
 """Behind a pooler the server may be a different one than a moment ago."""
@@ -224,7 +260,7 @@ COPY_PAYMENTS = (
 COPY_REJECTED = (
     "COPY batchpay.payment (amount_cents, batch, row, line, state, direction, reasons, seal) FROM STDIN (FORMAT binary)"
 )
-COPY_CHUNKS = "COPY batchpay.chunk (batch, chunk, first_row, last_row, open_rows) FROM STDIN (FORMAT binary)"
+COPY_CHUNKS = "COPY batchpay.chunk (batch, chunk, open_rows) FROM STDIN (FORMAT binary)"
 COPY_BODIES = "COPY batchpay.body (batch, chunk, sealed) FROM STDIN (FORMAT binary)"
 COPY_DETAILS = "COPY batchpay.detail (batch, chunk, sealed) FROM STDIN (FORMAT binary)"
 COPY_FINGERPRINTS = "COPY batchpay.fingerprint (fingerprint, batch, row, named) FROM STDIN (FORMAT binary)"
@@ -265,6 +301,10 @@ STANDING = (
     f" ORDER BY a.attempt DESC LIMIT 1), {PENDING})"
     " FROM batchpay.payment p WHERE p.batch = %s AND p.row = ANY(%s::int[])"
 )
+STILL_IN_DOUBT_OF_RUN = (
+    f"SELECT 1 FROM batchpay.payment WHERE batch = %s AND row = %s AND state = {IN_DOUBT} AND attempts = %s"
+    " AND run = %s FOR UPDATE"
+)
 STANDING_OF_ROW = "SELECT state, attempts FROM batchpay.payment WHERE batch = %s AND row = %s FOR UPDATE"
 STILL_IN_ATTEMPT = (
     "SELECT 1 FROM batchpay.payment WHERE batch = %s AND row = %s AND state = %s AND attempts = %s FOR UPDATE"
@@ -299,10 +339,9 @@ REFERENCES = (
 
 # Chunks and payloads
 
-FREE_UNREAD_CHUNKS = "UPDATE batchpay.chunk SET run = NULL WHERE batch = %s AND run = %s AND chunk <> ALL(%s::int[])"
-PENDING_OF_CHUNKS = (
-    "SELECT row, attempts, chunk FROM batchpay.payment WHERE batch = %s AND row BETWEEN %s AND %s"
-    f" AND chunk = ANY(%s::int[]) AND state = {PENDING} ORDER BY row"
+PENDING_ROWS = (
+    f"SELECT row, attempts, chunk FROM batchpay.payment WHERE batch = %s AND row > %s AND state = {PENDING}"
+    " ORDER BY row LIMIT %s"
 )
 CLOSE_ROWS = (
     "UPDATE batchpay.chunk SET open_rows = open_rows - %(rows)s WHERE batch = %(batch)s AND chunk = %(chunk)s"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ from batchpay.ledger.contract import Registering
 from batchpay.ledger.decisions import IN_DOUBT_SETTLED, require_named, settle
 from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.late_answers import refuse_unheard_answers
-from batchpay.ledger.records import BatchSummary, Decision, NewBatch, OldBatch, PayeeFacts, Purge, RowColumns, SignOff
+from batchpay.ledger.records import Decision, NewBatch, OldBatch, PayeeFacts, Purge, RowColumns, SignOff
 from batchpay.ledger.sqlite import (
     audit,
     batch_writer,
@@ -31,13 +31,6 @@ from batchpay.ledger.sqlite.run import SqliteRun
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.stored import StoredLedger
 from batchpay.payment import Environment, State
-
-_ONE_MACHINE = "a ledger in a file belongs to one machine; several share one in a database: docs/several-machines.md"
-
-
-def _refuse_help(helps: bool) -> None:
-    if helps:
-        raise WrongUse(_ONE_MACHINE)
 
 
 class SqliteLedger(StoredLedger[Store, SqliteRun]):
@@ -76,25 +69,23 @@ class SqliteLedger(StoredLedger[Store, SqliteRun]):
             self.store, self._batch(batch), payments, who, why, registration_count_seen, sign_off, allowed_duplicates
         )
 
-    def lock(self, digest: bytes, *, helps: bool = False) -> AbstractContextManager[None]:
+    def lock(self, digest: bytes) -> AbstractContextManager[None]:
         """See contract.Ledger. The kernel releases the lock when its holder dies."""
-        _refuse_help(helps)
         self.store.check_process()
         return self._locks.hold(digest)
+
+    def take_over(self, digest: bytes, who: str, say: Callable[[str], None]) -> None:
+        """Do nothing: no other machine has a file."""
+
+    def left_behind(self, environment: Environment) -> list[str]:
+        return []
 
     def is_held(self, digest: bytes) -> bool:
         return self._locks.is_held(digest)
 
-    def _begin(
-        self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any], *, helps: bool
-    ) -> SqliteRun:
-        _refuse_help(helps)
+    def _begin(self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any]) -> SqliteRun:
         check_batch(self.store, number)
         return SqliteRun(self.store, number, name, who, why, noted)
-
-    def at_work(self, environment: Environment) -> list[BatchSummary]:
-        """Refuse: a file belongs to one machine."""
-        raise WrongUse(_ONE_MACHINE)
 
     def runs(self, batch: str) -> list[HostRun]:
         return []
@@ -127,7 +118,9 @@ class SqliteLedger(StoredLedger[Store, SqliteRun]):
 
     def say_hosts_gone(self, batch: str, who: str, why: str) -> Sequence[str]:
         """Refuse: a file belongs to one machine."""
-        raise WrongUse(_ONE_MACHINE)
+        raise WrongUse(
+            "a ledger in a file belongs to one machine; several share one in a database: docs/several-machines.md"
+        )
 
     def check(self) -> list[str]:
         return audit.check(self.store)

@@ -8,14 +8,13 @@ import sqlite3
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.encoding import id_range, now_ms, row_id
 from batchpay.ledger.late_answers import LateAnswers
-from batchpay.ledger.payload import place_of, unseal_texts
+from batchpay.ledger.payload import Bodies
 from batchpay.ledger.records import RECOVERED_REASON, PendingPayment
 from batchpay.ledger.spill import Spill, Spilled, read_spill, spill_files, spill_path
 from batchpay.ledger.sqlite import statements as sql
@@ -26,7 +25,6 @@ from batchpay.ledger.states import IN_DOUBT, SENDING, IllegalMove
 from batchpay.outcome import Outcome
 from batchpay.payment import Totals
 
-_CHUNKS_KEPT = 4
 _CLAIMED_MAX = 4096
 """Facts are kept for at most this many rows: rows that are held back are claimed, and never sent."""
 
@@ -34,7 +32,6 @@ _CLAIMED_MAX = 4096
 class SqliteRun:
     """See contract.Run. `commit` and `claim` may be called from different threads."""
 
-    company = None
     late: Sequence[str]
 
     def __init__(self, store: Store, batch: int, name: str, who: str, why: str | None, noted: dict[str, Any]) -> None:
@@ -46,7 +43,7 @@ class SqliteRun:
         self._claimed: dict[int, Claimed] = {}
         """What was read of rows when they were claimed, until they are sent. What is missing here is looked up."""
         self._sent: dict[int, BeingSent] = {}
-        self._bodies: dict[int, dict[int, bytes]] = {}
+        self._bodies = Bodies(store.keys, batch, self._sealed_bodies)
         self._claimed_to, _ = id_range(batch)
         self._read_turn = threading.Lock()
         self._reader = store.connect_reader()
@@ -119,7 +116,7 @@ class SqliteRun:
         with self._read_turn, translated(self._store.place.ledger):
             found = self._reader.execute(sql.PENDING_ROWS, (self._claimed_to, end, limit)).fetchone()
             rows, attempts, chunks, cents, directions = map(json.loads, found)
-            claimed = list(map(PendingPayment, rows, attempts, self._bodies_of_rows(rows, chunks)))
+            claimed = list(map(PendingPayment, rows, attempts, self._bodies.of(rows, chunks)))
             if rows:
                 self._claimed_to = row_id(self._batch, rows[-1])
             if len(self._claimed) > _CLAIMED_MAX:
@@ -127,26 +124,9 @@ class SqliteRun:
             self._claimed.update(zip(rows, zip(attempts, chunks, cents, directions, strict=True), strict=True))
             return claimed
 
-    def _bodies_of_rows(self, rows: Sequence[int], chunks: Sequence[int]) -> list[bytes]:
-        bodies: list[bytes] = []
-        for chunk, some in groupby(chunks):  # rows of a chunk follow each other
-            first, body_of = len(bodies), self._bodies_of(chunk).__getitem__
-            try:
-                bodies += map(body_of, rows[first : first + len(list(some))])
-            except KeyError as row:
-                raise LedgerDamaged(f"the ledger is damaged: row {row} is pending, and its body is not there") from None
-        return bodies
-
-    def _bodies_of(self, chunk: int) -> dict[int, bytes]:
-        """Return a chunk's bodies by row: none if the ledger has none."""
-        bodies = self._bodies.get(chunk)
-        if bodies is None:
-            found = self._reader.execute(sql.BODY, (chunk,)).fetchone()
-            bodies = unseal_texts(self._store.keys, place_of("bodies", self._batch, chunk), found[0]) if found else {}
-            while len(self._bodies) >= _CHUNKS_KEPT:
-                del self._bodies[next(iter(self._bodies))]
-            self._bodies[chunk] = bodies
-        return bodies
+    def _sealed_bodies(self, chunk: int) -> bytes | None:
+        found = self._reader.execute(sql.BODY, (chunk,)).fetchone()
+        return found[0] if found else None
 
     def commit(self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]]) -> set[int]:
         self._refuse_if_dead()
