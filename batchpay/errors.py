@@ -43,7 +43,7 @@ EXIT_CODES = {
     2: "wrong use of the command",
     3: "finished, and some rows are rejected, declined or held back",
     4: "the file was refused whole; nothing was sent",
-    5: "settings, credentials or ledger not usable; nothing was sent",
+    5: "settings, credentials or ledger not usable; nothing was sent, or all was and its results could not be written",
     6: "stopped early, safe to run again",
     7: "at least one row of this environment is in doubt: a person must look",
     8: "waiting for a person: approval, a ledger that was restored, or an open question of a map",

@@ -34,7 +34,7 @@ class Summary:
     results: str | None = None
     rejects: str | None = None
     results_missing: bool = False
-    """Whether results were to be written but could not be: the same command, run again, writes them."""
+    """Whether results were to be written but could not be: `batchpay results` writes them."""
     ledger_failed: bool = False
     """Whether the ledger failed in the middle: the next run on this machine merges the gateway's last answers."""
     stopped: str | None = None
@@ -104,9 +104,11 @@ class Summary:
 
     @property
     def exit_code(self) -> int:
-        """CONTRACT's exit code: where several apply, the first of 7, 6, 3."""
+        """CONTRACT's exit code: 5 if only the results are left to write, else the first of 7, 6, 3 that applies."""
         if self.of(State.IN_DOUBT).rows or self.in_doubt_elsewhere:
             return 7
+        if self.results_missing and not self.waiting and not self.ledger_failed:
+            return 5
         if self.is_stopped:
             return 6
         return 3 if self.of(State.REJECTED).rows + self.of(State.DECLINED).rows + self.held_back.rows else 0

@@ -35,8 +35,8 @@ from batchpay.writing.process_memory import in_plain_words
 _Doubts = Mapping[str, Mapping[str, Totals]]
 """By batch, each by DEBIT and CREDIT."""
 
-_AFTER_SENDING = (0, 3, 6, 7)
-"""Exit codes of files of which something may have been sent."""
+_AFTER_SENDING = (6, 7)
+"""Exit codes with which a file may end without a summary though something of it was sent."""
 
 _OF_ONE_FILE = (CheckFailed, FileOvertaken, FileRefused, BatchHeld, WrongUse, WaitingForPerson)
 """Errors after which the next file is begun all the same."""
@@ -83,7 +83,7 @@ def work_through(
                 code, one = work(path)
             except BatchpayError as error:
                 told = str(error)
-                if sends and isinstance(error, NotUsable) and _may_have_sent(codes):
+                if sends and isinstance(error, NotUsable) and _may_have_sent(reports):
                     codes.append(RunStopped.exit_code)
                     told = once_sent(error)
                 code, one = error.exit_code, _refused(path, told, error.exit_code, error.lines)
@@ -123,7 +123,7 @@ def _look_for_doubts(in_doubt: Callable[[], _Doubts], reports: Sequence[Any], co
     try:
         doubts = in_doubt()
     except LedgerNotUsable as error:
-        if _may_have_sent(codes):  # 5 would say that nothing was sent
+        if _may_have_sent(reports):  # 5 would say that nothing was sent
             codes.append(RunStopped.exit_code)
             click.echo(f"batchpay: {printable(once_sent(error))}", err=True)
         elif LedgerNotUsable.exit_code not in codes:
@@ -136,8 +136,8 @@ def _look_for_doubts(in_doubt: Callable[[], _Doubts], reports: Sequence[Any], co
             output.print_in_doubt_elsewhere(doubts, err=True)
 
 
-def _may_have_sent(codes: Sequence[int]) -> bool:
-    return any(code in _AFTER_SENDING for code in codes)
+def _may_have_sent(reports: Sequence[dict[str, Any]]) -> bool:
+    return any("error" not in one or one["exit_code"] in _AFTER_SENDING for one in reports)
 
 
 def _refused(path: str, message: str, exit_code: int, lines: Sequence[str] = ()) -> dict[str, Any]:

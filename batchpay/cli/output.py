@@ -74,7 +74,8 @@ def print_summary(context: Context, summary: Summary, *, sent: bool, looks: bool
             click.echo(f"  {label}: {printable(text)}")
     if summary.stopped:
         how = f"to continue: batchpay resume {summary.batch}" if looks else "run the same command again to continue"
-        print_wrapped(f"{summary.stopped}; {how}", first="  stopped: ")
+        only_results = summary.results_missing and not summary.waiting
+        print_wrapped(summary.stopped if only_results else f"{summary.stopped}; {how}", first="  stopped: ")
     elif looks and summary.of(State.PENDING).rows > summary.held_back.rows:
         click.echo(f"  to send the pending rows: batchpay resume {summary.batch}")
     if summary.of(State.IN_DOUBT).rows and summary.batch:

@@ -21,6 +21,7 @@ from batchpay.errors import (
     RunStopped,
     WaitingForPerson,
     once_sent,
+    place_of,
 )
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.payments import PaymentsClient
@@ -288,16 +289,20 @@ def _log_doubts(ledger: Ledger, finished: BatchSummary) -> None:
 
 
 def _with_results(ledger: Ledger, finished: BatchSummary, path: Path | None) -> BatchSummary:
-    """Write the results; if that fails, the payments are made anyway, and the next call writes them."""
+    """Write the results; if that fails, whatever the reason, the payments are made: `batchpay results` writes them."""
     if path is None or finished.purged_at is not None:  # results without names must not replace those written in time
         return finished
     try:
         written = write_results(ledger, finished, path)
         log("results written", batch=finished.batch, path=str(written))
         return replace(finished, results=str(written))
-    except BatchpayError as error:
-        stopped = "; ".join(filter(None, (finished.stopped, once_sent(error))))
-        return replace(finished, stopped=stopped, results_missing=True)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of polars is no Exception
+        why = once_sent(error) if isinstance(error, BatchpayError) else f"internal error: {place_of(error)}"
+        paid = "everything was paid" if finished.by_state[State.ACCEPTED] == finished.sendable else None
+        told = f"the results file could not be written: {why}", f"run batchpay results {finished.batch}"
+        return replace(finished, stopped="; ".join(filter(None, (finished.stopped, paid, *told))), results_missing=True)
 
 
 def _send_pending(

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from polars.exceptions import PanicException
 
-from batchpay.errors import CheckFailed, NotUsable
+from batchpay.errors import CheckFailed, LedgerNotUsable, NotUsable, WrongUse
+from batchpay.sending.limits import Limits
+from batchpay.workflows import run
 from batchpay.workflows.run import RunRequest
 from tests.workflows.desk import Desk
 
@@ -54,7 +56,7 @@ def test_a_folder_that_fails_once_the_results_are_in_it_is_no_internal_error(
     """The payments were made, and the call ended with 1 and without its summary: the folder could not be synced."""
     path, folder, real = desk.file("may.csv", {"invoiceNumber": "A-1", "amount": "10.00"}), tmp_path / "out", os.fsync
     folder.mkdir()
-    run = RunRequest(results=folder / "may.results.csv")
+    request = RunRequest(results=folder / "may.results.csv")
 
     def fsync(descriptor: int) -> None:
         if os.path.samestat(os.fstat(descriptor), folder.stat()):
@@ -63,7 +65,34 @@ def test_a_folder_that_fails_once_the_results_are_in_it_is_no_internal_error(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", fsync)
-        told = desk.submit(path, run=run)
-    assert (told.exit_code, desk.arrived) == (6, {"A-1": 1})
+        told = desk.submit(path, run=request)
+    assert (told.exit_code, desk.arrived) == (5, {"A-1": 1})
     assert "may.results.csv can't be written: Input/output error" in (told.stopped or "")
-    assert desk.submit(path, run=run).exit_code == 0
+    assert desk.submit(path, run=request).exit_code == 0
+
+
+@pytest.mark.usefixtures("on_both")
+@pytest.mark.parametrize(
+    "fault",
+    [NotUsable("full"), LedgerNotUsable("gone; nothing was sent"), WrongUse("no"), MemoryError(), PanicException("1")],
+    ids=lambda fault: type(fault).__name__,
+)
+def test_whatever_keeps_results_from_being_written_has_one_code(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, fault: BaseException
+) -> None:
+    """All was paid: it was code 6, which asks for more of the same, or 1, without a summary."""
+    path = desk.file("may.csv", {"invoiceNumber": "A-1", "amount": "10.00"}, {"invoiceNumber": "A-2", "amount": "9.00"})
+    results = desk.folder / "may.results.csv"
+
+    def fail(*_: object) -> None:
+        raise fault
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "write_results", fail)
+        first = desk.submit(path, run=RunRequest(results, Limits(rows_max=1)))
+        told = desk.submit(path, run=RunRequest(results))
+    assert (first.exit_code, told.exit_code, told.results_missing) == (6, 5, True)
+    start, *_, end = (told.stopped or "").split("; ")
+    assert start == "everything was paid"
+    assert end == f"run batchpay results {told.batch}"
+    assert "nothing was sent" not in (told.stopped or "")
