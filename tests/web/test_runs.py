@@ -18,9 +18,10 @@ from typing import Any
 
 import pytest
 
+from batchpay.errors import NotUsable
 from batchpay.outcome import Outcome
 from batchpay.text import money
-from batchpay.web import paper_job, spool
+from batchpay.web import paper_job, run_job, spool
 from batchpay.web.spool import KEPT_S, place, sweep
 from batchpay.workflows.resolve import RowDecision, settle
 from batchpay.workflows.status import batch_status
@@ -248,6 +249,28 @@ def test_go_on_is_offered_where_the_ledger_has_something_to_send(house: House) -
     house.work()
     assert house.arrived["INV-C"] == 2
     assert "Finished. Every payment was answered." in words_of(house.get("daniel", run))
+
+
+def test_a_limit_holds_before_anything_is_registered(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service's key was missing, so there is no batch whose payments could be counted: the plan's total is."""
+    house.add("tara", "Tara Moss", "approve", limit_cents=60_74)
+    house.add("ugo", "Ugo Berg", "approve", limit_cents=60_75)
+
+    def without_key(*_: object) -> None:
+        raise NotUsable("no API key")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_job, "run_request", without_key)
+        file_id = house.sent()
+    assert (house.file(file_id)["state"], house.file(file_id)["batch"]) == ("stopped", None)
+    page = words_of(house.get("tara", f"/files/{file_id}/run"))
+    assert "60.75 is above your limit of 60.74" in page and "Your password" not in page
+    answer = words_of(house.post("tara", f"/files/{file_id}/resume", 403, password=True))
+    assert "60.75 is above your limit of 60.74" in answer
+    assert house.file(file_id)["state"] == "stopped" and not house.store.all("SELECT * FROM job WHERE wanted = 1")
+    house.post("ugo", f"/files/{file_id}/resume", password=True)
+    house.work()
+    assert house.arrived.total() == 3
 
 
 def test_a_run_is_continued_with_what_its_page_showed(house: House) -> None:
