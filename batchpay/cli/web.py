@@ -20,7 +20,7 @@ from batchpay.text import amount, printable
 if TYPE_CHECKING:
     from batchpay.ledger.contract import Ledger
     from batchpay.web.people import NewSecrets
-    from batchpay.web.store import Store
+    from batchpay.web.store import WebStore
 
 _ROLES = ("prepare", "approve", "settle", "look")
 _option = partial(option, own="WEB_")
@@ -202,7 +202,7 @@ def reset(context: Context, /, name: str, home: Path | None) -> int:
     return _hand_over(context, name, made)
 
 
-def _opened(context: Context, home: Path | None) -> AbstractContextManager[tuple[Store, Ledger]]:
+def _opened(context: Context, home: Path | None) -> AbstractContextManager[tuple[WebStore, Ledger]]:
     """Open the page's own database and the ledger, which records the change."""
     from batchpay.web.people import opened
 
@@ -211,19 +211,19 @@ def _opened(context: Context, home: Path | None) -> AbstractContextManager[tuple
 
 
 def _hand_over(context: Context, name: str, made: NewSecrets) -> int:
-    from batchpay.web import totp
+    from batchpay.web import people
 
     secret = made.code_secret
     if context.json:
         told: dict[str, Any] = {"name": name, "password": made.password, "exit_code": 0}
-        told["code_secret"] = None if secret is None else totp.shown(secret)
-        told["code_address"] = None if secret is None else totp.address(secret, name)
+        told["code_secret"] = None if secret is None else people.secret_shown(secret)
+        told["code_address"] = None if secret is None else people.secret_address(secret, name)
         output.print_json(context, told)
         return 0
     click.echo(f"name     {printable(name)}")
     click.echo(f"password {made.password}")
     if secret is not None:
-        click.echo(f"code     {totp.shown(secret)}")
-        click.echo(f"         {totp.address(secret, name)}")
+        click.echo(f"code     {people.secret_shown(secret)}")
+        click.echo(f"         {people.secret_address(secret, name)}")
     click.echo("Hand these over in person: they are shown only once.")
     return 0

@@ -30,7 +30,7 @@ class Columns(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Refusal:
     """Why something can't be done: by this person (MAY_NOT), or in the file's present state (NOT_NOW)."""
 
     sentence: str
@@ -61,25 +61,25 @@ ACTS = {
 }
 
 
-def refused(act: str, person: Person, file: Columns, approvers: Collection[str] = ()) -> Refused | None:
+def refused(act: str, person: Person, file: Columns, approvers: Collection[str] = ()) -> Refusal | None:
     """Return why a person can't do this with a file now; None if they can. `approvers` approved the present request."""
     asked = ACTS[act]
     if not any(person.may(role) for role in asked.roles):
-        return Refused(f"To {asked.words}, you need the role {' or '.join(asked.roles)}.", MAY_NOT)
+        return Refusal(f"To {asked.words}, you need the role {' or '.join(asked.roles)}.", MAY_NOT)
     if asked.not_makers and person.name == file["uploaded_by"]:
-        return Refused("You uploaded this file, so another person must approve it.", MAY_NOT)
+        return Refusal("You uploaded this file, so another person must approve it.", MAY_NOT)
     if asked.not_makers and person.name == file["asked_by"]:
-        return Refused("You requested this approval, so another person must give it.", MAY_NOT)
+        return Refusal("You requested this approval, so another person must give it.", MAY_NOT)
     if asked.not_makers and person.name in makers(file):
-        return Refused("You chose how this file is read, so another person must approve it.", MAY_NOT)
+        return Refusal("You chose how this file is read, so another person must approve it.", MAY_NOT)
     if asked.only_makers and person.name not in (file["uploaded_by"], file["asked_by"]):
-        return Refused("Only the person who uploaded the file or requested approval can withdraw the request.", MAY_NOT)
+        return Refusal("Only the person who uploaded the file or requested approval can withdraw the request.", MAY_NOT)
     if file["state"] not in asked.states:
-        return Refused("The status of this file has changed in the meantime. Nothing was done; check again.", NOT_NOW)
+        return Refusal("The status of this file has changed in the meantime. Nothing was done; check again.", NOT_NOW)
     if asked.not_twice and person.name in approvers:
-        return Refused("You already approved this; another person must approve it as well.", MAY_NOT)
+        return Refusal("You already approved this; another person must approve it as well.", MAY_NOT)
     if act == "go_on" and not approvers:
-        return Refused("Nobody approved this, so there is nothing to continue.", NOT_NOW)
+        return Refusal("Nobody approved this, so there is nothing to continue.", NOT_NOW)
     return None
 
 
@@ -89,22 +89,22 @@ def makers(file: Columns) -> set[str]:
     return {file["uploaded_by"], *json.loads(file["edited_by"]), mapped_by, file["asked_by"]} - {None}
 
 
-def refused_again(person: Person, asked_by: str, file: Columns | None, cents: int) -> Refused | None:
+def refused_again(person: Person, asked_by: str, file: Columns | None, cents: int) -> Refusal | None:
     """Return why a person can't be the second to agree to send a payment again; `file` is the one it came from."""
     if not person.may("approve"):
-        return Refused("To agree, you need the role approve.", MAY_NOT)
+        return Refusal("To agree, you need the role approve.", MAY_NOT)
     if person.name == asked_by:
-        return Refused("You requested this yourself: a second person must agree.", MAY_NOT)
+        return Refusal("You requested this yourself: a second person must agree.", MAY_NOT)
     if file is not None and person.name in makers(file):
-        return Refused("You prepared this payment, so another person must agree that it is sent again.", MAY_NOT)
+        return Refusal("You prepared this payment, so another person must agree that it is sent again.", MAY_NOT)
     return over_limit(person, cents)
 
 
-def over_limit(person: Person, cents: int) -> Refused | None:
+def over_limit(person: Person, cents: int) -> Refusal | None:
     """Refuse a total above what a person may approve."""
     if person.limit_cents is None or cents <= person.limit_cents:
         return None
-    return Refused(
+    return Refusal(
         f"{money(cents)} is above your limit of {money(person.limit_cents)}; someone with a higher one must do it.",
         MAY_NOT,
     )

@@ -1,4 +1,9 @@
-"""Assembles the page as a Flask application. Light on purpose: heavy work is done by a child (job.py)."""
+"""Assembles the page as a Flask application: what is refused before any page, the pages, what every answer says.
+
+Light on purpose: heavy work is done by a child (job.py). No form contains a token: a request that changes something
+must come from our own pages, by Sec-Fetch-Site or, if a browser does not send it, by Origin; and the session's cookie
+is SameSite=Strict.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,7 @@ from werkzeug.exceptions import HTTPException
 
 from batchpay.errors import BatchpayError, place_of
 from batchpay.operations.logs import log
-from batchpay.web import approval, checked, doubts, files, guard, guides, history, reconcile, runs, sign_in, words
+from batchpay.web import approval, checked, doubts, files, history, reconcile, runs, sign_in, words
 from batchpay.web.people import Person
 from batchpay.web.site import EXTENSION, Site, site
 from batchpay.web.spool import PIECE_BYTES
@@ -24,9 +29,7 @@ from batchpay.web.spool import PIECE_BYTES
 _STATIC = Path(__file__).parent / "static"
 FORM_BYTES_MAX = 8 << 20
 """The largest file that can be uploaded by a plain form."""
-BLUEPRINTS = tuple(
-    part.blueprint for part in (sign_in, files, checked, approval, runs, doubts, reconcile, history, guides)
-)
+BLUEPRINTS = tuple(part.blueprint for part in (sign_in, files, checked, approval, runs, doubts, reconcile, history))
 
 _SAID = {
     400: "This request can't be carried out.",
@@ -38,6 +41,20 @@ _SAID = {
     413: "That is too large.",
     421: "This address is not known to batchpay (web --host).",
 }
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=()",
+}
+_HARMLESS = ("GET", "HEAD", "OPTIONS")
 
 
 class _Upload(Request):
@@ -57,9 +74,9 @@ def create_app(here: Site) -> Flask:
     app.config["MAX_CONTENT_LENGTH"] = max(PIECE_BYTES, FORM_BYTES_MAX) + 65_536
     app.config["MAX_FORM_MEMORY_SIZE"] = FORM_BYTES_MAX + 65_536
     app.extensions[EXTENSION] = here
-    for before in (guard.known_host, guard.own_pages_only, sign_in.identify_person):
+    for before in (_known_host, _own_pages_only, sign_in.identify_person):
         app.before_request(before)
-    app.after_request(guard.say_headers)
+    app.after_request(_say_headers)
     app.context_processor(_shared_context)
     app.jinja_env.filters.update(words.FILTERS)
     app.jinja_env.globals.update(static=static_url, states=words.STATES)
@@ -73,6 +90,35 @@ def create_app(here: Site) -> Flask:
     app.register_error_handler(sqlite3.OperationalError, _not_kept)
     app.register_error_handler(Exception, _fault)
     return app
+
+
+def _known_host() -> None:
+    """Refuse a Host that is not ours: another name that leads here may belong to someone else's page."""
+    if request.host.lower() not in site().access.hosts:
+        abort(421)
+
+
+def _own_pages_only() -> None:
+    """Refuse what another site's page sends here."""
+    if request.method in _HARMLESS:
+        return
+    sent_from, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+    if sent_from is not None:
+        if sent_from != "same-origin":
+            abort(403)
+    elif origin is None or origin.partition("://")[2].lower() != request.host.lower():
+        abort(403)
+
+
+def _say_headers(answer: Response) -> Response:
+    """Tell the browser what it may do with an answer: nothing is cached, framed or run from elsewhere."""
+    for name, value in _HEADERS.items():
+        answer.headers[name] = value
+    if site().access.behind_tls:
+        answer.headers["Strict-Transport-Security"] = "max-age=31536000"
+    if request.endpoint != "static_file":
+        answer.headers["Cache-Control"] = "no-store"
+    return answer
 
 
 @dataclass(frozen=True, slots=True)

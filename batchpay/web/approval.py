@@ -15,13 +15,12 @@ from flask.typing import ResponseReturnValue
 from batchpay.approval.plan import Plan, PlanText
 from batchpay.errors import FileRefused, WaitingForPerson
 from batchpay.text import amount, counted, money
-from batchpay.web.acts import NOT_NOW, Refused, over_limit, page_settings, refused
+from batchpay.web.acts import NOT_NOW, Refusal, over_limit, page_settings, refused
 from batchpay.web.checked import page_context
 from batchpay.web.files import SENT, facts_of, file_or_404, people_by_name
-from batchpay.web.forms import given_words, refusal
 from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, needs, prove_again
-from batchpay.web.site import Site, site
+from batchpay.web.site import Site, given_words, refusal, site
 from batchpay.web.store import Row
 from batchpay.web.words import as_sentence, left_out, seal
 from batchpay.workflows.approve import PlanView, add_approval, view_plan
@@ -56,7 +55,7 @@ def waiting_for(here: Site, person: Person) -> list[Row]:
     return [file for file in asked if _may_not(here, person, file) is None]
 
 
-def _may_not(here: Site, person: Person, file: Row) -> Refused | None:
+def _may_not(here: Site, person: Person, file: Row) -> Refusal | None:
     """Return why a person can't approve a request: by their role or identity, above their limit, or nobody can.
 
     A plan that can't be read concerns its own file: the other requests, and every page's menu, are still shown.
@@ -66,7 +65,7 @@ def _may_not(here: Site, person: Person, file: Row) -> Refused | None:
         try:
             problem = over_limit(person, plan_view(here, file).plan.batch_cents)
         except FileRefused as error:
-            problem = Refused(f"{error}. The request can only be withdrawn.", NOT_NOW)
+            problem = Refusal(f"{error}. The request can only be withdrawn.", NOT_NOW)
     return problem
 
 
@@ -103,7 +102,7 @@ def page(file_id: str) -> ResponseReturnValue:
         return render_template("said.html", sentence=sentence, code=NOT_NOW, may_withdraw=may_withdraw), NOT_NOW
 
 
-def _page(file: Row, wrong: Refused | None = None) -> ResponseReturnValue:
+def _page(file: Row, wrong: Refusal | None = None) -> ResponseReturnValue:
     here, person = site(), current_person()
     approvers = approvers_of(here, file)
     view = plan_view(here, file)
@@ -128,11 +127,11 @@ def _page(file: Row, wrong: Refused | None = None) -> ResponseReturnValue:
     )
 
 
-def _spent(view: PlanView, way_out: str) -> Refused | None:
+def _spent(view: PlanView, way_out: str) -> Refusal | None:
     """Report that a plan lets nothing through anymore: a password typed for it would be refused."""
     if view.spent is None:
         return None
-    return Refused(f"{as_sentence(view.spent)} {way_out}.", NOT_NOW)
+    return Refusal(f"{as_sentence(view.spent)} {way_out}.", NOT_NOW)
 
 
 @blueprint.post("/files/<file_id>/ask")
@@ -143,7 +142,7 @@ def ask(file_id: str) -> ResponseReturnValue:
     facts = facts_of(file)
     problem = refused("ask", person, file) or _not_to_ask(here, file, facts)
     if problem is None and facts is not None and left_out(facts)["rows"] and request.form.get("partial") != "yes":
-        problem = Refused("First confirm that the rows to correct are left out.", 400)
+        problem = Refusal("First confirm that the rows to correct are left out.", 400)
     if problem is not None:
         return refusal(problem)
     if request.form.get("seal") != file["seal"]:  # checked again in another tab, with another result
@@ -164,14 +163,14 @@ def ask(file_id: str) -> ResponseReturnValue:
     return redirect(url_for("approval.page", file_id=file_id), 303)
 
 
-def _not_to_ask(here: Site, file: Row, facts: dict[str, Any] | None) -> Refused | None:
+def _not_to_ask(here: Site, file: Row, facts: dict[str, Any] | None) -> Refusal | None:
     """Return why a checked file can't be submitted for approval."""
     if facts is None or file["plan"] is None:
-        return Refused("Check the file again first.", NOT_NOW)
+        return Refusal("Check the file again first.", NOT_NOW)
     if not facts["to_send"]["total"]["rows"]:
-        return Refused("Nothing in this file would be sent.", NOT_NOW)
+        return Refusal("Nothing in this file would be sent.", NOT_NOW)
     if facts["waits_for"]:
-        return Refused(f"Nothing new can be sent now: {facts['waits_for']}.", NOT_NOW)
+        return Refusal(f"Nothing new can be sent now: {facts['waits_for']}.", NOT_NOW)
     return _spent(plan_view(here, file), "Check the file again first")
 
 
@@ -209,16 +208,16 @@ def decide(file_id: str) -> ResponseReturnValue:
         abort(NOT_NOW)
     problem = over_limit(person, plan.batch_cents)
     if problem is None and (wrong := prove_again()) is not None:
-        problem = Refused(wrong, 401)
+        problem = Refusal(wrong, 401)
     if problem is not None:
         return _page(file, problem)
     try:
         kept = PlanText(file["name"], file["plan"])
         view = add_approval(kept, file["seal"], here.ledger(), page_settings(here.settings), person.actor())
     except WaitingForPerson as error:
-        return _page(file, Refused(f"{error}. Nothing was approved.", 403))
+        return _page(file, Refusal(f"{error}. Nothing was approved.", 403))
     except FileRefused as error:
-        return _page(file, Refused(f"{error}. Nothing was approved.", NOT_NOW))
+        return _page(file, Refusal(f"{error}. Nothing was approved.", NOT_NOW))
     is_enough = len(view.counted) >= view.needed
     _record(here, file, person, view.plan, is_enough=is_enough)
     return redirect(url_for("runs.page" if is_enough else "approval.page", file_id=file_id), 303)
@@ -245,7 +244,7 @@ def _record(here: Site, file: Row, person: Person, plan: Plan, *, is_enough: boo
 def _turn_down(file: Row, person: Person) -> ResponseReturnValue:
     why = given_words("why")
     if not why:
-        return _page(file, Refused("Say why, so that it can be corrected. Nothing was done.", 400))
+        return _page(file, Refusal("Say why, so that it can be corrected. Nothing was done.", 400))
     _send_back(file, person, f"turned it down: {why}", f"{person.shown} turned this down: {why}")
     return redirect(url_for("approval.waiting"), 303)
 

@@ -16,12 +16,11 @@ from markupsafe import Markup
 
 from batchpay.errors import WrongUse
 from batchpay.web import papers, spool
-from batchpay.web.acts import Refused
+from batchpay.web.acts import Refusal
 from batchpay.web.files import REPLACEABLE, expected, facts_of, file_or_404, is_reconciled, people_by_name
-from batchpay.web.forms import refusal
 from batchpay.web.grid import BLOCK, Grid, GridRow
 from batchpay.web.sign_in import current_person, needs
-from batchpay.web.site import site
+from batchpay.web.site import refusal, site
 from batchpay.web.spool import MARKED
 from batchpay.web.store import Row
 from batchpay.web.words import as_sentence, rejects_name
@@ -45,7 +44,7 @@ _IDENTITY = ("paymentId", "achNameOnCheck", "amount")
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class ShownRows:
     """The part of a grid that a page shows."""
 
     rule: str
@@ -174,7 +173,7 @@ def again(file_id: str) -> ResponseReturnValue:
     try:
         chosen |= expected()
     except WrongUse as error:
-        return refusal(Refused(as_sentence(str(error)), 400))
+        return refusal(Refusal(as_sentence(str(error)), 400))
     return _check_again(file, REPLACEABLE, chosen, f"checked it again{_said(chosen)}")
 
 
@@ -244,12 +243,12 @@ def _grid(file: Row) -> Iterator[Grid | None]:
         grid.close()
 
 
-def _sheet(grid: Grid) -> Sheet | None:
+def _sheet(grid: Grid) -> ShownRows | None:
     rule, is_wide = request.args.get("rule", ""), request.args.get("columns") == "all"
     count = grid.count(rule)
     part = max(0, request.args.get("part", 1, int) - 1)
     starts = grid.starts(rule, part * BLOCKS_A_PAGE, BLOCKS_A_PAGE)
-    return Sheet(
+    return ShownRows(
         rule=rule,
         is_wide=is_wide,
         part=part,

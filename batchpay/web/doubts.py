@@ -20,13 +20,12 @@ from batchpay.reconciliation.resolution import DECISIONS, Doubt, reason_with_not
 from batchpay.reconciliation.resolution import rows_in_doubt as doubts_of_batch
 from batchpay.text import place_of, place_word
 from batchpay.web import papers, spool
-from batchpay.web.acts import NOT_NOW, Refused, over_limit, refused_again
+from batchpay.web.acts import NOT_NOW, Refusal, over_limit, refused_again
 from batchpay.web.files import people_by_name
-from batchpay.web.forms import given_file, given_words
 from batchpay.web.people import Person
 from batchpay.web.runs import file_of
 from batchpay.web.sign_in import current_person, needs, prove_again
-from batchpay.web.site import Site, site
+from batchpay.web.site import Site, given_file, given_words, site
 from batchpay.web.store import Row
 from batchpay.web.words import as_sentence
 from batchpay.workflows.resolve import Proposal, RowDecision, Signature, settle
@@ -47,7 +46,7 @@ class Request:
 
     asked: Row
     doubt: Doubt
-    may_not: Refused | None
+    may_not: Refusal | None
     """Why the person viewing it can't be that second person."""
 
 
@@ -85,7 +84,7 @@ def page() -> ResponseReturnValue:
     return _page()
 
 
-def _page(wrong: Refused | None = None, about: str | None = None) -> ResponseReturnValue:
+def _page(wrong: Refusal | None = None, about: str | None = None) -> ResponseReturnValue:
     here = site()
     listed = sorted((_batch(here, found) for found in _batches(here)), key=lambda one: not one.credits)
     answer = render_template(
@@ -152,11 +151,11 @@ def decide(batch: str) -> ResponseReturnValue:
     reason = given_words("reason")
     problem = None
     if not chosen:
-        problem = Refused("Record what happened for at least one payment. Nothing was done.", 400)
+        problem = Refusal("Record what happened for at least one payment. Nothing was done.", 400)
     elif not reason:
-        problem = Refused("Say how you know. Nothing was done.", 400)
+        problem = Refusal("Say how you know. Nothing was done.", 400)
     elif (wrong := prove_again()) is not None:
-        problem = Refused(wrong, 401)
+        problem = Refusal(wrong, 401)
     if problem is not None:
         return _page(problem, batch)
     return _record(here, person, batch, chosen, _Signed(Signature(person.shown, reason), _attempts()))
@@ -170,17 +169,17 @@ def decide_by_sheet(batch: str) -> ResponseReturnValue:
     batch = here.ledger().find(batch).batch
     (data, name), reason = given_file("sheet"), given_words("reason")
     if not data or not reason:
-        return _page(Refused("Choose the filled-in sheet, and say how you know. Nothing was done.", 400), batch)
+        return _page(Refusal("Choose the filled-in sheet, and say how you know. Nothing was done.", 400), batch)
     if (wrong := prove_again()) is not None:
-        return _page(Refused(wrong, 401), batch)
+        return _page(Refusal(wrong, 401), batch)
     try:
         with spool.memory_file([data]) as (given, _):
             filled = papers.read_json(here, "decisions", batch, name or "sheet", given=given)
     except NotUsable as error:
-        return _page(Refused(_sentence(error), 400), batch)
+        return _page(Refusal(_sentence(error), 400), batch)
     chosen = [RowDecision(one["row"], one["decision"], one["reference"]) for one in filled["decisions"]]
     if not chosen:
-        return _page(Refused("The sheet has no decisions: its decision column is blank. Nothing was done.", 400), batch)
+        return _page(Refusal("The sheet has no decisions: its decision column is blank. Nothing was done.", 400), batch)
     signature = Signature(person.shown, reason_with_notes(reason, [(row, note) for row, note in filled["notes"]]))
     attempts = {one["row"]: one["attempt"] for one in filled["decisions"]}
     return _record(here, person, batch, chosen, _Signed(signature, attempts))
@@ -219,25 +218,25 @@ def second(batch: str) -> ResponseReturnValue:
     chosen = [one for one in waiting if one.asked["id"] in ticked]
     asked = [one.asked for one in chosen]
     if not ticked:
-        return _page(Refused("Choose at least one of the payments to be sent again. Nothing was done.", 400), batch)
+        return _page(Refusal("Choose at least one of the payments to be sent again. Nothing was done.", 400), batch)
     if len(chosen) != len(ticked):
-        return _page(Refused(_OVER, NOT_NOW), batch)
+        return _page(Refusal(_OVER, NOT_NOW), batch)
     if request.form.get("decision") == "refuse":
         if not _close(here, asked, "refused", person.name, "did not agree to the request to send again", person.how):
-            return _page(Refused(_OVER, NOT_NOW), batch)
+            return _page(Refusal(_OVER, NOT_NOW), batch)
         return redirect(url_for("doubts.page", _anchor=f"batch-{batch}"), 303)
     may_not = next((one.may_not for one in chosen if one.may_not), None)
     may_not = may_not or over_limit(person, sum(one.doubt.amount_cents for one in chosen))
     if may_not is not None:
         return _page(may_not, batch)
     if (wrong := prove_again()) is not None:
-        return _page(Refused(wrong, 401), batch)
+        return _page(Refusal(wrong, 401), batch)
     names = people_by_name(here)
     first = " and ".join(sorted({names.get(one["who"], one["who"]) for one in asked}))
     signature = Signature(f"{first}, agreed to by {person.shown}", "; ".join(sorted({one["reason"] for one in asked})))
     signed = _Signed(signature, {one["row"]: one["attempt"] for one in asked})
     if not _close(here, asked, "agreed"):
-        return _page(Refused(_OVER, NOT_NOW), batch)
+        return _page(Refusal(_OVER, NOT_NOW), batch)
     try:
         did = f"agreed that {', '.join(one['place'] for one in asked)} is sent again"
         _settle(here, batch, [RowDecision(one["row"], SEND_AGAIN) for one in asked], signed, person, did)
@@ -321,11 +320,11 @@ class _AlreadyEnded(Exception):
     """A request had already been ended by someone else."""
 
 
-def _refused(error: BatchpayError) -> Refused:
+def _refused(error: BatchpayError) -> Refusal:
     """Return why decisions were not recorded; where the ledger can't be used it says itself what it did."""
     if isinstance(error, WrongUse | BatchHeld):
-        return Refused(f"{_sentence(error)} Nothing was done.", NOT_NOW)
-    return Refused(_sentence(error), 503)
+        return Refusal(f"{_sentence(error)} Nothing was done.", NOT_NOW)
+    return Refusal(_sentence(error), 503)
 
 
 def _sentence(error: Any) -> str:

@@ -1,4 +1,4 @@
-"""Files: the list, and how a payment file is uploaded, in pieces by the page's script or whole by a plain form."""
+"""Files: the list, uploads, in pieces by the page's script or whole by a plain form, and help for writing a file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 import secrets
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from flask import Blueprint, Response, abort, jsonify, redirect, render_template, request, url_for
@@ -14,12 +15,11 @@ from flask.typing import ResponseReturnValue
 from batchpay.errors import WrongUse
 from batchpay.payment import State, typed_cents
 from batchpay.summary import summary_of_batch
-from batchpay.web import spool
-from batchpay.web.acts import Refused
-from batchpay.web.forms import name_of, refusal
+from batchpay.web import papers, spool
+from batchpay.web.acts import Refusal
 from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, needs
-from batchpay.web.site import Site, site
+from batchpay.web.site import Site, name_of, refusal, site
 from batchpay.web.store import Row
 from batchpay.web.words import as_sentence
 
@@ -187,7 +187,7 @@ def refused_upload(error: WrongUse, *, by_form: bool) -> ResponseReturnValue:
     """Say why a file is not accepted, to a person or to the page's script."""
     if not by_form:
         return jsonify(error=str(error)), 400
-    return refusal(Refused(as_sentence(str(error)), 400))
+    return refusal(Refusal(as_sentence(str(error)), 400))
 
 
 @blueprint.put("/files/<file_id>/pieces/<int:number>")
@@ -304,3 +304,25 @@ def _before(here: Site) -> str | None:
     if found is None or found["state"] not in REPLACEABLE:
         raise WrongUse("the file that this was to replace has moved on in the meantime, check it again")
     return before
+
+
+@blueprint.get("/template.xlsx")
+def template() -> ResponseReturnValue:
+    """Download an empty payment file."""
+    return papers.download(papers.make(site(), "template"), "payments-template.xlsx")
+
+
+@blueprint.get("/rules")
+def rules() -> ResponseReturnValue:
+    """Show every rule of a payment file, column by column."""
+    lines = _rules()
+    columns = list(dict.fromkeys(line["where"] for line in lines))
+    grouped = [(column, [line for line in lines if line["where"] == column]) for column in columns]
+    return render_template("rules.html", grouped=grouped)
+
+
+@cache
+def _rules() -> list[dict[str, Any]]:
+    """Have a child read the rules from the schemas, once: the server itself does not load them."""
+    found: list[dict[str, Any]] = papers.read_json(site(), "rules")
+    return found

@@ -33,7 +33,7 @@ _HEADER = ("at", "who", "what", "why", "batch or file", "recorded in", "details"
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class Deed:
     """Something that was done."""
 
     at: datetime
@@ -118,7 +118,7 @@ def check() -> ResponseReturnValue:
     return redirect(url_for("history.audit"), 303)
 
 
-def _acts(here: Site, who: str) -> Iterator[Act]:
+def _acts(here: Site, who: str) -> Iterator[Deed]:
     """Yield the events of ledger and page, the oldest first."""
     wanted = who.casefold()
     # The ledger names people as they sign in, the page as they are shown: either name finds both.
@@ -128,21 +128,21 @@ def _acts(here: Site, who: str) -> Iterator[Act]:
             yield act
 
 
-def _of_ledger(here: Site) -> Iterator[Act]:
+def _of_ledger(here: Site) -> Iterator[Deed]:
     for event in here.ledger().events():
         if event.kind != _UNTOLD:
-            yield Act(event.at, event.who, event.kind, event.why or "", event.batch or "", True, event.detail)
+            yield Deed(event.at, event.who, event.kind, event.why or "", event.batch or "", True, event.detail)
 
 
-def _of_page(here: Site) -> Iterator[Act]:
+def _of_page(here: Site) -> Iterator[Deed]:
     files = {file["id"]: file["name"] for file in here.store.all("SELECT id, name FROM file")}
     names = people_by_name(here)
     for event in here.store.all("SELECT * FROM event ORDER BY at, number"):
         shown = names.get(event["who"])
         who = f"{shown} ({event['who']})" if shown and shown != event["who"] else event["who"]
         at = datetime.fromtimestamp(event["at"], UTC)
-        yield Act(at, who, event["what"], "", files.get(event["file"], ""), False, event["how"])
+        yield Deed(at, who, event["what"], "", files.get(event["file"], ""), False, event["how"])
 
 
-def _where(act: Act) -> str:
+def _where(act: Deed) -> str:
     return "ledger" if act.is_of_ledger else "page"

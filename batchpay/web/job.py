@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from batchpay.errors import place_of
 from batchpay.settings import Settings, load_settings
 from batchpay.web.jobs import lock_file
-from batchpay.web.store import Store
+from batchpay.web.store import WebStore
 from batchpay.writing.process_memory import collect_rarely, keep_freed_memory, keep_memory_private
 
 if TYPE_CHECKING:  # most of what a check needs is imported with it
@@ -56,7 +56,7 @@ def main() -> None:
     if _take_lock(lock_file(home, number)):
         _bound_memory()
         try:
-            do(Store(home), settings, number)
+            do(WebStore(home), settings, number)
         except Exception as error:  # its text may hold a row, so only its kind and place are kept
             lock_file(home, number).with_suffix(".fault").write_text(f"{place_of(error)}\n", "utf-8")
             sys.exit(1)
@@ -84,7 +84,7 @@ def _take_lock(path: Path) -> bool:
     return False
 
 
-def do(store: Store, settings: Settings, number: int) -> None:
+def do(store: WebStore, settings: Settings, number: int) -> None:
     """Do a job that is still wanted, and record its end."""
     job = store.one("SELECT * FROM job WHERE id = ? AND wanted = 1", number)
     file = None if job is None else store.file(job["file"])

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from batchpay.settings import Settings
-from batchpay.web.store import Row, Store
+from batchpay.web.store import Row, WebStore
 
 STARTS_MAX = 5
 CHECK_S_MAX = 600
@@ -58,7 +58,7 @@ def is_alive(home: Path, number: int) -> bool:
 class Supervisor:
     """Starts children, and starts them again; knows nothing that is not in web.db or in a lock."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: WebStore, settings: Settings) -> None:
         self._store = store
         self._settings = json.dumps(dataclasses.asdict(settings)).encode()
         self._stopping = threading.Event()

@@ -1,12 +1,16 @@
 """Who may sign in, and what they may do. The command line alone adds and changes people; each change is in the ledger.
 
 A role never overrides identity: whoever uploaded, asked or approved must be a different person from the next approver.
+Codes of an authenticator (RFC 6238) are six digits that change every half minute, and count once.
 """
 
 from __future__ import annotations
 
+import base64
+import hmac
 import re
 import secrets
+import urllib.parse
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -25,8 +29,7 @@ from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor, format_cents
 from batchpay.settings import Settings
 from batchpay.text import money, printable
-from batchpay.web import totp
-from batchpay.web.store import Row, Store, default_home
+from batchpay.web.store import Row, WebStore, default_home
 
 ROLES = {
     "prepare": "uploads and checks files, and requests approval",
@@ -39,6 +42,9 @@ PROVES = ("approve", "settle")
 """Roles that act on money, and so have an authenticator."""
 _NAME = re.compile(r"[a-z][a-z0-9._@-]{0,63}")
 _HASH = "scrypt:32768:8:3"
+STEP_S = 30
+_DIGITS = 6
+_SECRET_BYTES = 20
 _LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 _TOTP_PLACE = "web user {} code"
 _scrypt = Lock()
@@ -79,18 +85,18 @@ class NewSecrets:
 
 
 @contextmanager
-def opened(settings: Settings, home: Path | None, by: Actor) -> Iterator[tuple[Store, Ledger]]:
+def opened(settings: Settings, home: Path | None, by: Actor) -> Iterator[tuple[WebStore, Ledger]]:
     """Open what a change of people needs: the page's own database, and the ledger that records it."""
     create_as = str(by) if is_rehearsal(settings.gateway) else None
     with (
         closing(open_ledger(settings.ledger, create_as=create_as)) as ledger,
-        closing(Store(home or default_home())) as store,
+        closing(WebStore(home or default_home())) as store,
     ):
         yield store, ledger
 
 
 def add(
-    store: Store,
+    store: WebStore,
     ledger: Ledger,
     by: Actor,
     name: str,
@@ -107,7 +113,7 @@ def add(
     if not held:
         raise WrongUse(f"a person needs a role: --role {', --role '.join(ROLES)}")
     wants_code = with_code if with_code is not None else any(role in held for role in PROVES)
-    made = NewSecrets(_new_password(), totp.new_secret() if wants_code else None)
+    made = NewSecrets(_new_password(), new_secret() if wants_code else None)
     with store.write() as db:
         for (known,) in db.execute("SELECT name FROM user"):
             if person_key(Actor(known, "")) == person_key(Actor(name, "")):  # approvals take them for one person
@@ -131,10 +137,10 @@ def add(
     return made
 
 
-def reset(store: Store, ledger: Ledger, by: Actor, name: str) -> NewSecrets:
+def reset(store: WebStore, ledger: Ledger, by: Actor, name: str) -> NewSecrets:
     """Give a person a new password and, if they had one, a new authenticator; ends their sessions."""
     found = _found(store, name)
-    made = NewSecrets(_new_password(), totp.new_secret() if found["totp"] is not None else None)
+    made = NewSecrets(_new_password(), new_secret() if found["totp"] is not None else None)
     with store.write() as db:
         db.execute(
             "UPDATE user SET hash = ?, totp = ?, totp_used = 0, is_off = 0 WHERE name = ?",
@@ -149,7 +155,7 @@ def reset(store: Store, ledger: Ledger, by: Actor, name: str) -> NewSecrets:
     return made
 
 
-def switch_off(store: Store, ledger: Ledger, by: Actor, name: str) -> None:
+def switch_off(store: WebStore, ledger: Ledger, by: Actor, name: str) -> None:
     """Stop a person from signing in; what they did stays recorded, and the name stays theirs."""
     _found(store, name)
     with store.write() as db:
@@ -158,7 +164,7 @@ def switch_off(store: Store, ledger: Ledger, by: Actor, name: str) -> None:
         ledger.note_person(str(by), f"switched off {name}")
 
 
-def everybody(store: Store) -> list[Row]:
+def everybody(store: WebStore) -> list[Row]:
     """List all people."""
     return store.all("SELECT * FROM user ORDER BY name")
 
@@ -183,12 +189,12 @@ def password_is(found: Row | None, password: str) -> bool:
     return is_right and found is not None and not found["is_off"]
 
 
-def take_code(store: Store, ledger: Ledger, found: Row, code: str) -> bool:
+def take_code(store: WebStore, ledger: Ledger, found: Row, code: str) -> bool:
     """Use a code up: it counts once, whichever request is faster."""
     secret = ledger.unseal(found["totp"], _TOTP_PLACE.format(found["name"]))
     with store.write() as db:
         (used,) = db.execute("SELECT totp_used FROM user WHERE name = ?", (found["name"],)).fetchone()
-        step = totp.step_of(secret, code, store.clock(), used)
+        step = step_of(secret, code, store.clock(), used)
         if step is not None:
             db.execute("UPDATE user SET totp_used = ? WHERE name = ?", (step, found["name"]))
     return step is not None
@@ -200,7 +206,7 @@ def person_of(found: Row, how: str, address: str) -> Person:
     return Person(found["name"], found["shown"], roles, found["limit_cents"], found["totp"] is not None, how, address)
 
 
-def _found(store: Store, name: str) -> Row:
+def _found(store: WebStore, name: str) -> Row:
     found = store.one("SELECT * FROM user WHERE name = ?", name)
     if found is None:
         raise WrongUse(f"there is no person {printable(name)}: batchpay web user list")
@@ -219,3 +225,38 @@ def _new_password() -> str:
 @cache
 def _nobody() -> str:
     return generate_password_hash(secrets.token_hex(16), _HASH)
+
+
+def new_secret() -> bytes:
+    """Create a secret for one person."""
+    return secrets.token_bytes(_SECRET_BYTES)
+
+
+def code_at(secret: bytes, step: int, digits: int = _DIGITS) -> str:
+    """Return the code of a time step (RFC 4226, HMAC-SHA-1)."""
+    mac = hmac.digest(secret, step.to_bytes(8), "sha1")
+    place = mac[-1] & 15
+    number = int.from_bytes(mac[place : place + 4]) & 0x7FFFFFFF
+    return f"{number % 10**digits:0{digits}d}"
+
+
+def step_of(secret: bytes, code: str, now: float, used: int) -> int | None:
+    """Find the time step that a code belongs to: this one or its neighbors, and none up to the one last used."""
+    current = int(now) // STEP_S
+    found = None
+    for step in (current - 1, current, current + 1):
+        if hmac.compare_digest(code_at(secret, step), code) and step > used:
+            found = step
+    return found
+
+
+def secret_shown(secret: bytes) -> str:
+    """Write a secret as it is typed into an authenticator."""
+    text = base64.b32encode(secret).decode("ascii")
+    return " ".join(text[at : at + 4] for at in range(0, len(text), 4))
+
+
+def secret_address(secret: bytes, name: str) -> str:
+    """Write a secret as a link that an authenticator accepts."""
+    label = urllib.parse.quote(f"batchpay:{name}")
+    return f"otpauth://totp/{label}?secret={base64.b32encode(secret).decode('ascii')}&issuer=batchpay"

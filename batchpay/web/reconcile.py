@@ -19,13 +19,12 @@ from batchpay.errors import NotUsable, WrongUse
 from batchpay.ledger.records import BatchSummary
 from batchpay.reconciliation.resolution import rows_in_doubt
 from batchpay.web import papers, spool
-from batchpay.web.acts import NOT_NOW, Refused
+from batchpay.web.acts import NOT_NOW, Refusal
 from batchpay.web.files import RECONCILED, begin_upload, in_pieces, refused_upload
-from batchpay.web.forms import given_file, given_words, name_of
 from batchpay.web.people import Person
 from batchpay.web.runs import file_of
 from batchpay.web.sign_in import current_person, needs, prove_again
-from batchpay.web.site import Site, site
+from batchpay.web.site import Site, given_file, given_words, name_of, site
 
 blueprint = Blueprint("reconcile", __name__)
 
@@ -44,7 +43,7 @@ def page(batch: str) -> ResponseReturnValue:
     return _page(site().ledger().find(batch))
 
 
-def _page(found: BatchSummary, wrong: Refused | None = None) -> ResponseReturnValue:
+def _page(found: BatchSummary, wrong: Refusal | None = None) -> ResponseReturnValue:
     here = site()
     kept = _kept(here, found.batch, "compared")
     result: dict[str, Any] | None = json.loads(kept) if kept else None
@@ -106,7 +105,7 @@ def take(batch: str) -> ResponseReturnValue:
         data, name = given_file("export")
         blocks = [data]
         if not data or not name.lower().endswith(ENDINGS):
-            return _page(found, Refused("Choose the bank's export, a CSV file or a workbook.", 400))
+            return _page(found, Refusal("Choose the bank's export, a CSV file or a workbook.", 400))
     with spool.memory_file(blocks) as (export, digest):
         if uploaded is not None:
             with here.store.write() as db:
@@ -122,7 +121,7 @@ def _compare(
     try:
         compared = papers.read_json(here, "compare", found.batch, name, given=export)
     except NotUsable as error:
-        return _page(found, Refused(f"This export can't be used: {error}", 400))
+        return _page(found, Refusal(f"This export can't be used: {error}", 400))
     place = spool.export_place(found.batch)
     dated = json.dumps(compared | _signed(here, person, digest)).encode()
     spool.place(here.home, place).mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -153,18 +152,18 @@ def settle(batch: str) -> ResponseReturnValue:
     with _export(here, found.batch) as (export, name, digest):
         seen, reason = _kept(here, found.batch, "compared"), given_words("reason")
         if seen is None or request.form.get("seen") != _mark(seen, _in_doubt(here, found.batch)):
-            return _page(found, Refused(_CHANGED, NOT_NOW))
+            return _page(found, Refusal(_CHANGED, NOT_NOW))
         if not reason:
-            return _page(found, Refused("Say how you know. Nothing was done.", 400))
+            return _page(found, Refusal("Say how you know. Nothing was done.", 400))
         if (wrong := prove_again()) is not None:
-            return _page(found, Refused(wrong, 401))
+            return _page(found, Refusal(wrong, 401))
         shown = json.loads(seen)["reconciliation"]["found_doubts"]
         by = dataclasses.asdict(person.actor())
         signed = {"name": person.shown, "reason": reason, "by": by, "shown": shown}
         try:
             compared = papers.read_json(here, "compare", found.batch, name, signed, given=export)
         except NotUsable as error:
-            return _page(found, Refused(f"Nothing was settled: {error}", NOT_NOW))
+            return _page(found, Refusal(f"Nothing was settled: {error}", NOT_NOW))
     result = compared["reconciliation"]
     settled = [f"{one['place']} {one['becomes']}" for one in result["found_doubts"] if one["row"] in result["settled"]]
     said = ", ".join(settled) or "nothing, which was no longer in doubt,"

@@ -45,7 +45,7 @@ def send(task: Task) -> int:
         return 2
     settings, writer = page_settings(task.settings), task.progress_writer()
     writer.write(now=True, step="reading")
-    owner = _Owner()
+    owner = _JobOwner()
     try:
         run, credentials = run_request(settings, SendOptions(), owner)
         with _watched(task, run.stop):
@@ -138,7 +138,7 @@ def _end(task: Task, state: str, told: str | None, code: int, **values: str | No
     return code
 
 
-class _Owner:
+class _JobOwner:
     """See workflows.run.ProcessOwner."""
 
     def __init__(self) -> None:

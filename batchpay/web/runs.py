@@ -13,14 +13,13 @@ from batchpay.errors import WrongUse
 from batchpay.payment import State, Totals
 from batchpay.summary import Summary, summary_of_batch
 from batchpay.web import papers, spool
-from batchpay.web.acts import NOT_NOW, Refused, over_limit, refused
+from batchpay.web.acts import NOT_NOW, Refusal, over_limit, refused
 from batchpay.web.approval import approvers_of, plan_view
 from batchpay.web.checked import page_context
 from batchpay.web.files import SENT, WENT_ON, facts_of, file_or_404, people_by_name
-from batchpay.web.forms import refusal
 from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, prove_again
-from batchpay.web.site import Fragment, Site, site
+from batchpay.web.site import Fragment, Site, refusal, site
 from batchpay.web.store import Row
 from batchpay.web.words import unknown_batch
 
@@ -159,16 +158,16 @@ def _is_left(file: Row, run: RunStatus) -> bool:
     return run.is_left if run.summary else file["state"] in ("stopped", "failed") and not run.is_unknown
 
 
-def _go_on_refused(here: Site, person: Person, file: Row, run: RunStatus) -> Refused | None:
+def _go_on_refused(here: Site, person: Person, file: Row, run: RunStatus) -> Refusal | None:
     """Return why a person can't resume a run; what would be sent must be within their limit."""
     problem = refused("go_on", person, file, approvers_of(here, file))
     if problem is None and run.is_unknown:
-        problem = Refused(f"{unknown_batch(file['batch'])}. Nothing was done.", NOT_NOW)
+        problem = Refusal(f"{unknown_batch(file['batch'])}. Nothing was done.", NOT_NOW)
     if problem is None and person.limit_cents is not None:
         cents = run.waiting.cents if run.summary else plan_view(here, file).plan.batch_cents
         problem = over_limit(person, cents)
     if problem is None and not _is_left(file, run):
-        problem = Refused("Nothing in this file is waiting to be sent. Nothing was done.", NOT_NOW)
+        problem = Refusal("Nothing in this file is waiting to be sent. Nothing was done.", NOT_NOW)
     return problem
 
 
@@ -181,7 +180,7 @@ def page(file_id: str) -> ResponseReturnValue:
     return _page(file)
 
 
-def _page(file: Row, wrong: Refused | None = None) -> ResponseReturnValue:
+def _page(file: Row, wrong: Refusal | None = None) -> ResponseReturnValue:
     return render_template("run.html", **_context(file), wrong=wrong), wrong.code if wrong else 200
 
 
@@ -246,9 +245,9 @@ def go_on(file_id: str) -> ResponseReturnValue:
     if problem is not None:
         return refusal(problem)
     if request.form.get("seen") != run.waits:
-        return _page(file, Refused(_OTHERS_WAIT, NOT_NOW))
+        return _page(file, Refusal(_OTHERS_WAIT, NOT_NOW))
     if (wrong := prove_again()) is not None:
-        return _page(file, Refused(wrong, 401))
+        return _page(file, Refusal(wrong, 401))
     with here.store.write() as db:
         if not here.store.move(db, file_id, file["state"], "approved", told=None, stop_by=None, ended_at=None):
             abort(NOT_NOW)

@@ -33,7 +33,7 @@ from batchpay.web.jobs import Supervisor
 from batchpay.web.sign_in import is_known
 from batchpay.web.site import Access, Reader, Site
 from batchpay.web.spool import PIECE_BYTES, Sweeper
-from batchpay.web.store import Store
+from batchpay.web.store import WebStore
 from batchpay.writing.process_memory import limit_freed_memory
 
 DEFAULT_LISTEN = "127.0.0.1:8790"
@@ -125,7 +125,7 @@ class _Parser(HTTPRequestParser):  # type: ignore[misc]
         return consumed
 
 
-class Server:
+class WebServer:
     """A page that listens; `run` serves until `stop` is called from anywhere."""
 
     def __init__(self, settings: Settings, home: Path, listen: Listen, actor: Actor) -> None:
@@ -133,7 +133,7 @@ class Server:
         logging.getLogger("waitress.queue").setLevel(logging.CRITICAL)
         _require_safe(listen)
         open_ledger(settings.ledger, create_as=str(actor) if is_rehearsal(settings.gateway) else None).close()
-        self._store = Store(home)
+        self._store = WebStore(home)
         self._home_lock = _hold(self._store.home)
         listening = _listen(listen)
         self.url = _url(listen, listening)
@@ -204,7 +204,7 @@ def serve(
     `on_stop` is given the function that ends the serving: the owner of the process lets its signals call it.
     """
     _give_memory_back()
-    server = Server(settings, home, listen, actor)
+    server = WebServer(settings, home, listen, actor)
     on_stop(server.stop)
     ready(server.url)
     server.run()

@@ -1,4 +1,4 @@
-"""What every page uses: settings, the page's own database, the ledger to read, the work that children do."""
+"""What every page uses: settings, the page's own database, the ledger to read, the work that children do, its forms."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from flask import current_app
+from flask import current_app, render_template, request
+from flask.typing import ResponseReturnValue
 
 from batchpay.errors import SettingsNotUsable
 from batchpay.gateway.origin import check_origin, environment_of
@@ -20,13 +21,16 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import location, open_ledger
 from batchpay.payment import Environment
 from batchpay.settings import LedgerSettings, Settings
-from batchpay.web.store import Store
+from batchpay.text import printable
+from batchpay.web.store import WebStore
 
 if TYPE_CHECKING:
+    from batchpay.web.acts import Refusal
     from batchpay.web.jobs import Supervisor
     from batchpay.web.people import Person
 
 EXTENSION = "batchpay"
+_WORDS_MAX = 500
 KEPT_S = 5.0
 """How long a connection to a ledger in a database server is kept."""
 
@@ -95,7 +99,7 @@ class Site:
     """One running page."""
 
     settings: Settings
-    store: Store
+    store: WebStore
     jobs: Supervisor
     reader: Reader
     access: Access = field(default_factory=Access)
@@ -137,3 +141,24 @@ def site() -> Site:
     """Return the site that answers the present request."""
     found: Site = current_app.extensions[EXTENSION]
     return found
+
+
+def given_words(field: str) -> str:
+    """Return a person's own words on one line: a reason, a note."""
+    return printable(" ".join(request.form.get(field, "").split()))[:_WORDS_MAX]
+
+
+def given_file(field: str) -> tuple[bytes, str]:
+    """Return a file's content and its name, both empty if none was chosen."""
+    given = request.files.get(field)
+    return (b"", "") if given is None else (given.read(), name_of(given.filename))
+
+
+def name_of(path: str | None) -> str:
+    """Return a file's name alone: some browsers give its whole path, as the person's machine writes it."""
+    return printable(PurePath((path or "").replace("\\", "/")).name)
+
+
+def refusal(problem: Refusal) -> ResponseReturnValue:
+    """Answer with a page that says why something can't be done."""
+    return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code

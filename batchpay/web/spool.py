@@ -20,7 +20,7 @@ from typing import Any
 
 from batchpay.errors import NotUsable
 from batchpay.ledger.contract import Ledger
-from batchpay.web.store import Store
+from batchpay.web.store import WebStore
 
 PIECE_BYTES = 512 << 10
 """Small enough for the default limits of proxies."""
@@ -179,7 +179,7 @@ def read_progress(folder: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def sweep(store: Store) -> int:
+def sweep(store: WebStore) -> int:
     """Remove what is due; return how many folders were removed. What is left of files in web.db stays."""
     now, emptied = store.clock(), 0
     with store.write() as db:
@@ -206,7 +206,7 @@ def sweep(store: Store) -> int:
 class Sweeper:
     """Sweeps now and every hour."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: WebStore) -> None:
         self._store = store
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, name="sweep", daemon=True)

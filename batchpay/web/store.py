@@ -28,7 +28,7 @@ def default_home() -> Path:
     return state_directory() / "web"
 
 
-class Store:
+class WebStore:
     """The page's own database; one connection per thread, one writer at a time."""
 
     def __init__(self, home: Path, clock: Callable[[], float] = time.time) -> None:

@@ -23,7 +23,7 @@ from batchpay.payment import Actor
 from batchpay.settings import Settings
 from batchpay.web import spool
 from batchpay.web.spool import MARKED
-from batchpay.web.store import Row, Store
+from batchpay.web.store import Row, WebStore
 from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.requests import CheckOptions, file_request
 from batchpay.writing.atomic import PendingFile
@@ -37,7 +37,7 @@ _WRITE_EVERY_S = 0.25
 class Task:
     """One job at work."""
 
-    store: Store
+    store: WebStore
     settings: Settings
     job: Row
     file: Row

@@ -27,7 +27,7 @@ from batchpay.web import job, people
 from batchpay.web.app import create_app
 from batchpay.web.jobs import Supervisor
 from batchpay.web.site import Access, Reader, Site
-from batchpay.web.store import Store
+from batchpay.web.store import WebStore
 from tests.campaign.kills import Point, chosen, errors_of, points_of
 from tests.campaign.trial import Bench, Findings, finish_and_check
 from tests.support.command import Home
@@ -158,7 +158,7 @@ def _prepare(home: Path) -> None:
     by = Actor("campaign", "host")
     with (
         closing(open_ledger(settings.ledger, create_as=str(by))) as ledger,
-        closing(Store(home / _FOLDER)) as store,
+        closing(WebStore(home / _FOLDER)) as store,
     ):
         site = Site(
             settings, store, Supervisor(store, settings), Reader(settings.ledger), Access(frozenset({"localhost"}))

@@ -34,7 +34,7 @@ from batchpay.web.app import create_app
 from batchpay.web.jobs import Supervisor
 from batchpay.web.runs import run_status
 from batchpay.web.site import EXTENSION, Access, Reader, Site
-from batchpay.web.store import Row, Store
+from batchpay.web.store import Row, WebStore
 from batchpay.workflows import run
 from batchpay.workflows.resolve import Proposal, Signature
 from tests.workflows.desk import ACCEPTED, COLUMNS, PLAIN
@@ -96,7 +96,7 @@ class House:
     clients: dict[str, FlaskClient] = field(default_factory=dict)
 
     @property
-    def store(self) -> Store:
+    def store(self) -> WebStore:
         return self.site.store
 
     def add(self, name: str, shown: str, roles: str, limit_cents: int | None = None) -> None:
@@ -259,7 +259,7 @@ def make_house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     )
     open_ledger(settings.ledger, create_as="tester").close()
     now = [1_795_000_000.0]
-    store = Store(tmp_path / "web", clock=lambda: now[0])
+    store = WebStore(tmp_path / "web", clock=lambda: now[0])
     site = Site(
         settings, store, Supervisor(store, settings), Reader(settings.ledger),
         Access(hosts=frozenset({"localhost"})), clock=lambda: now[0],

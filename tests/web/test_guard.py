@@ -10,7 +10,7 @@ import pytest
 from werkzeug.routing import Rule
 from werkzeug.test import TestResponse
 
-from batchpay.web.guard import CONTENT_SECURITY_POLICY
+from batchpay.web.app import CONTENT_SECURITY_POLICY
 from tests.web.house import PEOPLE, ROWS, WRONG, House
 from tests.workflows.desk import PLAIN
 

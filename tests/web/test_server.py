@@ -30,8 +30,8 @@ from batchpay.errors import BatchHeld, NotUsable, WrongUse
 from batchpay.payment import Actor
 from batchpay.settings import GatewaySettings, LedgerSettings, Settings, load_settings
 from batchpay.web import jobs
-from batchpay.web.server import Listen, Server, serve
-from batchpay.web.store import Store
+from batchpay.web.server import Listen, WebServer, serve
+from batchpay.web.store import WebStore
 from tests.web.house import House, words_of
 
 LOOPBACK = Listen("127.0.0.1:0")
@@ -65,18 +65,18 @@ def settings(tmp_path: Path) -> Settings:
 def test_no_way_in_by_which_others_read_along(listen: Listen, told: str, settings: Settings, tmp_path: Path) -> None:
     """Passwords never travel in the clear, and a header names nobody where anybody could send it."""
     with pytest.raises(WrongUse, match=told.replace("-", "[-]")):
-        Server(settings, tmp_path / "web", listen, ANN)
+        WebServer(settings, tmp_path / "web", listen, ANN)
     assert not (tmp_path / "web").exists()
 
 
 def test_it_serves_until_it_is_stopped_and_alone(settings: Settings, tmp_path: Path) -> None:
     """A second server on one home is refused; names of this machine are known, others are not; then it is free."""
-    first = Server(settings, tmp_path / "web", LOOPBACK, ANN)
+    first = WebServer(settings, tmp_path / "web", LOOPBACK, ANN)
     thread = threading.Thread(target=first.run)
     thread.start()
     try:
         with pytest.raises(BatchHeld):
-            Server(settings, tmp_path / "web", LOOPBACK, ANN)
+            WebServer(settings, tmp_path / "web", LOOPBACK, ANN)
         host = first.url.removeprefix("http://").rstrip("/")
         port = host.rpartition(":")[2]
         for name, code in ((host, 200), (f"localhost:{port}", 200), ("evil.example", 421), (f"localhost:{port}0", 421)):
@@ -89,7 +89,7 @@ def test_it_serves_until_it_is_stopped_and_alone(settings: Settings, tmp_path: P
     finally:
         first.stop()
         thread.join()
-    again = Server(settings, tmp_path / "web", LOOPBACK, ANN)
+    again = WebServer(settings, tmp_path / "web", LOOPBACK, ANN)
     again.stop()
     again.run()
     assert stat.S_IMODE((tmp_path / "web").stat().st_mode) == 0o700
@@ -120,7 +120,7 @@ def test_a_proxy_comes_over_a_socket_that_its_group_may_open(settings: Settings,
     left = socket.socket(socket.AF_UNIX)
     left.bind(str(path))
     left.close()
-    made = Server(settings, tmp_path / "web", listen, ANN)
+    made = WebServer(settings, tmp_path / "web", listen, ANN)
     assert stat.S_IMODE(path.stat().st_mode) == 0o660
     assert made.url == "https://pay.example/"
     made.stop()
@@ -128,7 +128,7 @@ def test_a_proxy_comes_over_a_socket_that_its_group_may_open(settings: Settings,
     path.unlink(missing_ok=True)
     path.write_text("mine")
     with pytest.raises(WrongUse):
-        Server(settings, tmp_path / "web", listen, ANN)
+        WebServer(settings, tmp_path / "web", listen, ANN)
     assert path.read_text() == "mine"
 
 
@@ -322,7 +322,7 @@ def test_a_check_waits_in_line_and_can_be_canceled(
     assert house.file("f0")["state"] == "checking", "it can be checked again"
 
 
-def ask(server: Server, head: str, body: bytes = b"") -> tuple[str, str]:
+def ask(server: WebServer, head: str, body: bytes = b"") -> tuple[str, str]:
     """Send a request to a server as it stands here; gives status line and body of the answer."""
     host, _, port = server.url.removeprefix("http://").rstrip("/").rpartition(":")
     with socket.create_connection((host, int(port)), 30) as connection:
@@ -333,7 +333,7 @@ def ask(server: Server, head: str, body: bytes = b"") -> tuple[str, str]:
 
 
 @contextmanager
-def running(server: Server) -> Iterator[Server]:
+def running(server: WebServer) -> Iterator[WebServer]:
     """Let a page serve."""
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -353,7 +353,7 @@ def test_a_stranger_sends_little(settings: Settings, tmp_path: Path) -> None:
     door, files = POST.format(path="/sign-in"), POST.format(path="/files")
     kind = "Content-Type: application/x-www-form-urlencoded\r\n"
     chunked = b"".join(b"10000\r\n%b\r\n" % big[:65536] for _ in range(4)) + b"0\r\n\r\n"
-    with running(Server(settings, tmp_path / "web", LOOPBACK, ANN)) as server:
+    with running(WebServer(settings, tmp_path / "web", LOOPBACK, ANN)) as server:
         first, said = ask(server, f"{files}Content-Length: {len(big)}\r\n\r\n", big)
         assert "413" in first and said == "Sign in first. Without it, batchpay accepts short forms only."
         assert "413" in ask(server, f"{files}Transfer-Encoding: chunked\r\n\r\n", chunked)[0]
@@ -362,7 +362,7 @@ def test_a_stranger_sends_little(settings: Settings, tmp_path: Path) -> None:
 
 
 def test_the_body_of_a_stranger_is_kept_nowhere(settings: Settings, tmp_path: Path) -> None:
-    server = Server(settings, tmp_path / "web", LOOPBACK, ANN)
+    server = WebServer(settings, tmp_path / "web", LOOPBACK, ANN)
     parser = server._server.channel_class.parser_class(server._server.adj)
     parser.received(b"POST /files HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\n\r\n")
     for _ in range(100):
@@ -377,8 +377,8 @@ def test_a_form_that_is_too_large_is_answered_in_the_pages_own_words(settings: S
     token, now = "t" * 43, time.time()
     mark = hashlib.sha256(token.encode()).digest()
     head = f"{POST.format(path='/files')}Cookie: batchpay={token}\r\nContent-Type: text/plain\r\n"
-    with running(Server(settings, tmp_path / "web", LOOPBACK, ANN)) as server:
-        store = Store(tmp_path / "web")
+    with running(WebServer(settings, tmp_path / "web", LOOPBACK, ANN)) as server:
+        store = WebStore(tmp_path / "web")
         with store.write() as db:
             db.execute("INSERT INTO user (name, shown, hash, roles, made_at) VALUES ('maria', 'M', '', 'prepare', 0)")
             db.execute(
@@ -406,31 +406,31 @@ def test_a_person_behind_a_proxy_has_an_address_of_their_own(
     host = listen.hosts[0] if listen.hosts else "{host}"
     head = f"POST /sign-in HTTP/1.1\r\nHost: {host}\r\nSec-Fetch-Site: same-origin\r\nConnection: close\r\n"
     head += "X-Forwarded-For: 198.51.100.1, 203.0.113.7\r\nContent-Length: 0\r\n\r\n"
-    with running(Server(settings, tmp_path / "web", listen, ANN)) as server:
+    with running(WebServer(settings, tmp_path / "web", listen, ANN)) as server:
         object.__setattr__(server, "url", f"http://127.0.0.1:{server._server.effective_port}/")
         assert "401" in ask(server, head)[0]
-    store = Store(tmp_path / "web")
+    store = WebStore(tmp_path / "web")
     assert f"from {address}" in {row["who"] for row in store.all("SELECT who FROM failure")}
     store.close()
 
 
 def test_web_db_is_ours_and_of_this_version(tmp_path: Path) -> None:
     """A later version's is refused, and so is another program's; making it twice changes nothing."""
-    first = Store(tmp_path)
+    first = WebStore(tmp_path)
     with first.write() as db:
         first.note(db, "maria", None, "was here")
     first.close()
-    second = Store(tmp_path)
+    second = WebStore(tmp_path)
     assert second.count("SELECT count(*) FROM event") == 1
     with second.write() as db:
         db.execute("PRAGMA user_version = 99")
     second.close()
     with pytest.raises(NotUsable, match="later version"):
-        Store(tmp_path)
+        WebStore(tmp_path)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "web.db").write_bytes(b"not a database, and long enough to be seen as none" * 40)
     with pytest.raises(NotUsable):
-        Store(tmp_path / "other")
+        WebStore(tmp_path / "other")
 
 
 def test_an_error_undoes_a_transaction(house: House) -> None:

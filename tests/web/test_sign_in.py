@@ -12,7 +12,7 @@ from werkzeug.test import TestResponse
 
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor
-from batchpay.web import people, sign_in, totp
+from batchpay.web import people, sign_in
 from batchpay.web.app import create_app
 from batchpay.web.site import Access
 from tests.web.house import PASSWORD, SAME_ORIGIN, House, words_of
@@ -183,8 +183,8 @@ def test_a_code_counts_once_and_is_asked_for_at_the_door(house: House) -> None:
         assert made.code_secret is not None
         sealed = house.store.one("SELECT totp FROM user WHERE name = 'olga'")
         assert sealed is not None and made.code_secret not in sealed["totp"], "a secret is sealed at rest"
-    client, step = house.app.test_client(), int(house.now[0]) // totp.STEP_S
-    code = totp.code_at(made.code_secret, step)
+    client, step = house.app.test_client(), int(house.now[0]) // people.STEP_S
+    code = people.code_at(made.code_secret, step)
     assert enter(client, "olga", made.password).status_code == 401
     assert enter(client, "olga", made.password, code="000000").status_code == 401
     assert enter(client, "olga", made.password, code=f"{code[:3]} {code[3:]}").status_code == 303

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchpay.web import totp
+from batchpay.web import people
 
 SECRET = b"12345678901234567890"
 
@@ -21,20 +21,20 @@ SECRET = b"12345678901234567890"
     ],
 )
 def test_the_vectors_of_the_rfc(at: int, code: str) -> None:
-    assert totp.code_at(SECRET, at // totp.STEP_S, digits=8) == code
-    assert totp.code_at(SECRET, at // totp.STEP_S) == code[2:]
+    assert people.code_at(SECRET, at // people.STEP_S, digits=8) == code
+    assert people.code_at(SECRET, at // people.STEP_S) == code[2:]
 
 
 def test_a_step_counts_once_and_only_near_its_time() -> None:
     """The code before and the one after are taken, for clocks that differ; none that was used, and none older."""
     now, step = 3_000_000.0, 100_000
-    codes = {near: totp.code_at(SECRET, step + near) for near in (-2, -1, 0, 1, 2)}
-    assert [totp.step_of(SECRET, codes[near], now, 0) for near in codes] == [None, step - 1, step, step + 1, None]
-    assert totp.step_of(SECRET, codes[0], now, step) is None
-    assert totp.step_of(SECRET, codes[-1], now, step) is None
-    assert totp.step_of(SECRET, codes[1], now, step) == step + 1
+    codes = {near: people.code_at(SECRET, step + near) for near in (-2, -1, 0, 1, 2)}
+    assert [people.step_of(SECRET, codes[near], now, 0) for near in codes] == [None, step - 1, step, step + 1, None]
+    assert people.step_of(SECRET, codes[0], now, step) is None
+    assert people.step_of(SECRET, codes[-1], now, step) is None
+    assert people.step_of(SECRET, codes[1], now, step) == step + 1
 
 
 def test_a_secret_is_shown_to_be_typed_and_to_be_linked() -> None:
-    assert totp.shown(SECRET).replace(" ", "") == "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
-    assert totp.address(SECRET, "maria").startswith("otpauth://totp/batchpay%3Amaria?secret=GEZDGNBV")
+    assert people.secret_shown(SECRET).replace(" ", "") == "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
+    assert people.secret_address(SECRET, "maria").startswith("otpauth://totp/batchpay%3Amaria?secret=GEZDGNBV")
