@@ -13,6 +13,7 @@ from batchpay.errors import SettingsNotUsable, WrongUse
 from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
+from batchpay.ledger.records import PLAN_USED
 from batchpay.payment import Actor, State
 from batchpay.settings import Settings
 
@@ -63,7 +64,7 @@ def refuse_other_gateway(ledger: Ledger, batch: BatchSummary, settings: Settings
             f"one (gateway.environment); test and live never mix"
         )
     known, named = check_origin(batch.origin), check_origin(settings.gateway.base_url)
-    if known != named:
+    if known != named and not _may_follow(ledger, batch, settings):
         raise SettingsNotUsable(
             f"batch {batch.batch} is intended for the gateway {known}, the settings name {named}; if it is the same "
             f'gateway at a new address: batchpay ledger move-gateway {known} {named} --reason "…"'
@@ -74,6 +75,28 @@ def refuse_other_gateway(ledger: Ledger, batch: BatchSummary, settings: Settings
             "would be made from another account; use the settings of the company that pays it. If that company's API "
             f'ID is a new one: batchpay ledger move-gateway {known} {known} --reason "…"'
         )
+
+
+def follow_settings(ledger: Ledger, batch: BatchSummary, settings: Settings, actor: Actor) -> str | None:
+    """Let a held batch of which nothing was to be sent yet go to the settings' address; return what to say of it.
+
+    Its first call may have had a mistyped address; it is bound to one only by the first intent to send, or by a plan.
+    """
+    known, named = check_origin(batch.origin), check_origin(settings.gateway.base_url)
+    if known == named:
+        return None
+    ledger.move_gateway(
+        [batch.batch], str(named), "", str(actor), "nothing of it was sent yet: it follows the settings"
+    )
+    return f"batch {batch.batch}: nothing of it was sent to {known} yet; it goes to {named}"
+
+
+def _may_follow(ledger: Ledger, batch: BatchSummary, settings: Settings) -> bool:
+    """Return whether nothing binds a batch to its address: no intent to send was recorded, and no plan used."""
+    known, named = check_origin(batch.origin), check_origin(settings.gateway.base_url)
+    if known.is_loopback is not named.is_loopback or _has_begun(batch):
+        return False
+    return not any(event.kind in ("progress", PLAN_USED) for event in ledger.events(batch.batch))
 
 
 def notes_on_gateway(ledger: Ledger | None, settings: Settings) -> list[str]:
@@ -89,7 +112,10 @@ def notes_on_gateway(ledger: Ledger | None, settings: Settings) -> list[str]:
     if not known:
         return []
     notes = []
-    if not named.is_loopback and named not in [check_origin(origin) for origin in known]:
+    if not named.is_loopback and named not in map(check_origin, known):
+        batches = [batch for batch in reversed(ledger.batches()) if batch.environment is environment]
+        known = [batch.origin for batch in batches if _has_begun(batch)]
+    if known and not named.is_loopback and named not in map(check_origin, known):
         notes.append(
             f"earlier {environment} batches went to {check_origin(known[-1])}, this one goes to {named}; if the "
             f'gateway has moved: batchpay ledger move-gateway {check_origin(known[-1])} {named} --reason "…"; '

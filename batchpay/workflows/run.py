@@ -42,7 +42,7 @@ from batchpay.sending.shared_rate import SharedThrottle
 from batchpay.settings import Settings
 from batchpay.text import printable, row_count
 from batchpay.workflows.held_back import Fails, HeldBack, Midnight, any_of, find_held_back
-from batchpay.workflows.move_gateway import refuse_other_gateway
+from batchpay.workflows.move_gateway import follow_settings, refuse_other_gateway
 from batchpay.writing.place import standing, stem_and_ending
 
 
@@ -122,6 +122,9 @@ def run_batch(
     Raises LedgerNotUsable only if nothing was sent, and WaitingForPerson before anything.
     """
     refuse_other_gateway(ledger, batch, settings)
+    if (followed := follow_settings(ledger, batch, settings, actor)) is not None:
+        progress.say(followed)
+        batch = ledger.find(batch.batch)
     _refuse_a_ledger_brought_back(ledger, batch, request.results)
     _require_approval(ledger, batch, settings, request)
     stop, sending = request.stop, False

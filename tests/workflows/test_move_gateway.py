@@ -8,16 +8,18 @@ from pathlib import Path
 import pytest
 
 from batchpay.errors import BatchHeld, CredentialsRefused, SettingsNotUsable, WrongUse
+from batchpay.outcome import Outcome
 from batchpay.payment import Actor, Environment, State
 from batchpay.sending.limits import Limits
 from batchpay.settings import GatewaySettings, Settings
 from batchpay.workflows.move_gateway import move_gateway, notes_on_gateway, refuse_other_gateway
 from batchpay.workflows.run import RunRequest
 from tests.support.ledger_factory import ORIGIN, Planned, add_batch, ledger_in, ledger_settings
-from tests.workflows.desk import Desk, Quiet
+from tests.workflows.desk import ACCEPTED, ANN, Desk, Quiet
 
 NEW = "http://127.0.0.1:10"
 ADA = Actor("ada", "test")
+REFUSED = Outcome(State.PENDING, "401", stop="the gateway refused the key")
 
 
 def settings_at(folder: Path, base_url: str, environment: str = "") -> Settings:
@@ -208,3 +210,38 @@ class _Unknown:
 
     def refused(self, _: object) -> dict[str, str]:
         return {}
+
+
+@pytest.mark.usefixtures("on_both")
+@pytest.mark.parametrize("seen", ["nothing", "an intent", "a plan"])
+def test_a_batch_follows_the_settings_until_something_of_it_was_to_be_sent(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, seen: str
+) -> None:
+    """A mistyped address at the first call: nothing was sent, and the batch was bound to it for good.
+
+    Not once a row was about to be sent, even if no byte of it left; nor where a plan names the address.
+    """
+    path, run, plan = two_bills(desk), RunRequest(None, Limits(rows_max=0)), None
+    if seen == "an intent":
+        desk.answer, run = lambda _: REFUSED, RunRequest(None, Limits(rows_max=1))
+    if seen == "a plan":
+        plan = desk.dry_run(path, with_plan=True).plan
+    stopped = desk.submit(path, run=run, plan=plan)
+    assert stopped.of(State.PENDING).rows == 2
+    sent = dict(desk.arrived)
+    desk.answer = lambda _: ACCEPTED
+    desk.settings = replace(desk.settings, gateway=replace(desk.settings.gateway, base_url="http://127.0.0.1:10"))
+    said: list[str] = []
+    monkeypatch.setattr(Quiet, "say", lambda _, text: said.append(text))
+    if seen != "nothing":
+        for call in (desk.dry_run, desk.submit):
+            with pytest.raises(SettingsNotUsable, match=r"is intended for the gateway http:"):
+                call(path)
+        assert (desk.arrived, desk.events("gateway moved")) == (sent, [])
+        return
+    assert desk.dry_run(path).proposal.to_send.total.rows == 2
+    assert desk.submit(path).exit_code == 0
+    assert desk.events("gateway moved") == [(str(ANN), "nothing of it was sent yet: it follows the settings")]
+    assert [text for text in said if "127.0.0.1" in text] == [
+        f"batch {stopped.batch}: nothing of it was sent to http://127.0.0.1:9 yet; it goes to http://127.0.0.1:10"
+    ]
