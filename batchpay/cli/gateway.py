@@ -1,4 +1,4 @@
-"""`batchpay gateway`: list, get, create, update, delete gateway accounts, and make one the default of its kind."""
+"""`batchpay gateway`: list, get, create, update, delete accounts, make one the default; `batchpay test-connection`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpay.cli import output
-from batchpay.cli.context import Context, Group, declared, option
+from batchpay.cli.context import Command, Context, Group, declared, option
 from batchpay.cli.paths import outputs_of
-from batchpay.errors import WrongUse
+from batchpay.errors import RunStopped, WrongUse
 from batchpay.text import printable
 
 if TYPE_CHECKING:
     from batchpay.accounts.account_file import AccountRow
     from batchpay.gateway.accounts import AccountsClient, GatewayAccount
+
 
 _option = partial(option, own="GATEWAY_")
 
@@ -329,3 +330,35 @@ def _print_accounts(accounts: list[GatewayAccount], deleted: Container[int] = ()
         for account in accounts
     ]
     output.print_table((*names, ""), rows, right=frozenset({"id"}))
+
+
+@click.command(cls=Command, name="test-connection", short_help="Check that the gateway answers and accepts the key.")
+@click.pass_obj
+def test_connection(context: Context) -> int:
+    """Send an empty request to the gateway's connection test and show the answer.
+
+    Example: batchpay test-connection
+    """
+    from batchpay.workflows.connection import test_gateway
+
+    report = test_gateway(context.settings)
+    if context.json:
+        output.print_json(
+            context,
+            {
+                "ok": report.ok,
+                "origin": report.origin,
+                "http_status": report.http_status,
+                "elapsed_s": round(report.elapsed_s, 3),
+                "tls": report.tls,
+                "message": report.message,
+                "problem": report.problem,
+            },
+        )
+        return 0 if report.ok else RunStopped.exit_code
+    answer = "no answer" if report.http_status is None else f"HTTP {report.http_status}"
+    message = f", {printable(report.message)}" if report.message else ""
+    click.echo(f"{report.origin}: {answer}{message} ({report.elapsed_s * 1000:.0f} ms, {report.tls or 'no TLS'})")
+    if not report.ok:
+        raise RunStopped(report.problem or "the gateway did not answer as expected")
+    return 0

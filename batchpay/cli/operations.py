@@ -25,7 +25,6 @@ from batchpay.text import counted, printable, row_count, totals_apart
 from batchpay.writing.marks import LOG, METRICS
 
 if TYPE_CHECKING:
-    from batchpay.operations.logs import LineHandler
     from batchpay.operations.ping import Ping
     from batchpay.summary import Summary
 
@@ -116,7 +115,7 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
         yield account, codes
     except BaseException as raised:
         error = _with_code(raised)
-        codes.append(_exit_code_of(error))
+        codes.append(error.exit_code if isinstance(error, (BatchpayError, click.ClickException)) else 1)
         reason = f"internal error: {place_of(error)}"
         if isinstance(error, (BatchpayError, click.ClickException)):
             ended_by, reason = error, str(error) if isinstance(error, BatchpayError) else error.format_message()
@@ -128,7 +127,9 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
             click.echo(f"batchpay: {printable(problem)}", err=True)
             codes.append(6)
         if handler is not None and options["log_file"] and handler.lost:
-            click.echo(f"batchpay: {printable(_log_lost(options['log_file'], handler))}", err=True)
+            problem = f"log file {options['log_file']} can't be written: {handler.problem}"
+            lost = f"{counted(handler.lost, 'line')} of this call lost"
+            click.echo(f"batchpay: {printable(problem)}; {lost}", err=True)
             codes.append(6)
         exit_code = output.exit_code_of(codes)
         _agree_on(exit_code, context, account, ended_by)
@@ -153,10 +154,6 @@ def _agree_on(
         ended_by.exit_code = exit_code  # type: ignore[misc]  # of the class, says click
     if account.answer is not None:
         output.print_json(context, {**account.answer, "exit_code": exit_code})
-
-
-def _log_lost(path: str, handler: LineHandler) -> str:
-    return f"log file {path} can't be written: {handler.problem}; {counted(handler.lost, 'line')} of this call lost"
 
 
 class UnattendedCommand(Command):
@@ -225,11 +222,6 @@ def _with_code(error: BaseException) -> BaseException:
     if isinstance(error, KeyboardInterrupt):
         return RunStopped(STOPPED)
     return WrongUse(STOPPED_AT_PROMPT) if isinstance(error, click.Abort) else error
-
-
-def _exit_code_of(error: BaseException) -> int:
-    """What cli/main.py makes of an error that ends the call."""
-    return error.exit_code if isinstance(error, (BatchpayError, click.ClickException)) else 1
 
 
 def _look_for_doubts(context: Context, codes: list[int]) -> None:

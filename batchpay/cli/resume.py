@@ -10,9 +10,9 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Context, option
 from batchpay.cli.operations import UnattendedCommand, operation_options, unattended_run
+from batchpay.cli.options import log_targets, send_options, sending_options
 from batchpay.cli.paths import make_folder, outputs_of
 from batchpay.cli.process import CommandLine, actor
-from batchpay.cli.sending import log_targets, send_options, sending_options
 from batchpay.workflows.requests import run_request, sending_settings
 from batchpay.writing.table import table_format
 

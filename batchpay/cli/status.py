@@ -1,4 +1,4 @@
-"""`batchpay status`: all batches at a glance, or one of them."""
+"""What became of the batches: `batchpay status`, `results` and `report`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from batchpay.cli import output
-from batchpay.cli.context import Command, Context
+from batchpay.cli.context import Command, Context, option
+from batchpay.cli.paths import outputs_of
 from batchpay.payment import State
-from batchpay.text import instant, money, sum_word
+from batchpay.text import instant, money, printable, sum_word
+from batchpay.writing.marks import REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,3 +88,54 @@ def _print_runs(runs: Sequence[HostRun]) -> None:
     ]
     header = ["machine", "rows", "in doubt", "last heard of (UTC)", "now"]
     output.print_table(header, rows, right=frozenset(header[1:3]))
+
+
+@click.command(cls=Command, short_help="Write a batch's results file again, from the ledger.")
+@click.argument("batch", required=False)
+@option(
+    "--results",
+    metavar="PATH",
+    help="Path of the results file (CSV, Parquet or XLSX by extension); BATCH.results.csv by default.",
+)
+@click.pass_obj
+def results(context: Context, batch: str | None, results: str | None) -> int:
+    """Write the results file of a batch again: the latest one, or the one named. Nothing is sent.
+
+    Example: batchpay results 3f2a91c0d7e1 --results today.xlsx
+    """
+    from batchpay.workflows.report import results_again
+
+    summary = results_again(
+        batch,
+        lambda found: outputs_of(context, [found.file]).claim(results or f"{found.batch}.results.csv", "results"),
+        context.settings,
+    )
+    if context.json:
+        output.print_json(context, {**summary.as_json(), "exit_code": 0})
+    else:
+        output.print_summary(context, summary, sent=True, looks=True)
+    return 0
+
+
+@click.command(cls=Command, short_help="Write a report on a batch (HTML, self-contained).")
+@click.argument("batch", required=False)
+@option("--out", metavar="PATH", help="Path of the report; BATCH.report.html by default.")
+@click.pass_obj
+def report(context: Context, batch: str | None, out: str | None) -> int:
+    """Write a report on a batch: the latest one, or the one named.
+
+    It has control totals, outcome, rows over time, reasons, and the rows that need attention, those in doubt first,
+    with what to do. It is one HTML file to view, forward or print; it loads nothing from the network and masks account
+    numbers.
+
+    Example: batchpay report 3f2a91c0d7e1 --out today.html
+    """
+    from batchpay.workflows.report import batch_page
+
+    summary, path = batch_page(
+        batch,
+        lambda found: outputs_of(context, [found.file]).claim(out or f"{found.batch}.report.html", REPORT),
+        context.settings,
+    )
+    output.tell(context, {**summary.as_json(), "report": str(path), "exit_code": 0}, printable(str(path)))
+    return 0

@@ -25,10 +25,16 @@ from batchpay.cli.operations import (
     report_never_taken,
     unattended_run,
 )
-from batchpay.cli.options import check_options, checking_options, decisions_of
+from batchpay.cli.options import (
+    check_options,
+    checking_options,
+    decisions_of,
+    log_targets,
+    send_options,
+    sending_options,
+)
 from batchpay.cli.paths import Outputs, beside, check_folder, expand, make_folder, outputs_among, outputs_of
 from batchpay.cli.process import CommandLine, actor
-from batchpay.cli.sending import log_targets, send_options, sending_options
 from batchpay.errors import BatchpayError, WrongUse
 from batchpay.settings import Settings
 from batchpay.workflows.requests import file_request, preflight_of, run_request, sending_settings
@@ -102,7 +108,7 @@ def submit(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
             report_never_taken(options["inbox"], codes)
         settings = sending_settings(context.settings, send_options(options))
         if options["dry_run"]:
-            from batchpay.cli.dry_run import dry_run_one
+            from batchpay.cli.validate import dry_run_one
 
             asks = preflight_of(settings) if options["preflight"] else None
 

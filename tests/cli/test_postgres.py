@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from batchpay.cli import demo_database
+from batchpay.cli import demo
 from batchpay.ledger.open import create_ledger, open_ledger
 from batchpay.settings import LedgerSettings
 from tests.support.command import small_file
@@ -126,10 +126,10 @@ def test_the_demos_server_keeps_a_ledger_and_goes_away(tmp_path: Path, monkeypat
     if programs_found() is None:
         pytest.skip("no PostgreSQL: install it")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    with demo_database.running_database() as database:
+    with demo.running_database() as database:
         folder = database._folder
         assert folder.stat().st_mode & 0o077 == 0
-        settings = LedgerSettings(url=database.url(demo_database.PAYER), key_file=str(tmp_path / "keys" / "ledger.key"))
+        settings = LedgerSettings(url=database.url(demo.PAYER), key_file=str(tmp_path / "keys" / "ledger.key"))
         create_ledger(settings, "ada", owner_url=database.url())
         database.let_in()
         ledger = open_ledger(settings)
@@ -139,6 +139,6 @@ def test_the_demos_server_keeps_a_ledger_and_goes_away(tmp_path: Path, monkeypat
 
 
 def test_a_demo_without_a_server_says_so(call: Caller, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(demo_database, "_programs", lambda: None)
+    monkeypatch.setattr(demo, "_programs", lambda: None)
     assert code(call, "demo", "--postgres", "--out", str(tmp_path / "shown")) == 5
     assert not (tmp_path / "shown").exists()

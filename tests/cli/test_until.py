@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from batchpay.cli.sending import nearest
+from batchpay.cli.options import nearest
 from batchpay.sending.limits import Limits, StopRequest
 
 NEW_YORK = zoneinfo.ZoneInfo("America/New_York")

@@ -1,19 +1,24 @@
-"""`batchpay rules`: the table of rules, printed from the schemas themselves."""
+"""What needs neither ledger nor gateway: `batchpay rules`, `template` and `completion`."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
+from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
+from batchpay.cli.paths import outputs_of
 
 if TYPE_CHECKING:
     from batchpay.schemas.catalogue import RuleFacts
     from batchpay.workflows.rules import RuleLine
+
 
 _WIDTH_LEAST, _WIDTH_MOST = 72, 110
 _SEVERITIES = {"error": "the row is rejected", "warning": "the row goes on"}
@@ -72,3 +77,39 @@ def _text(table: list[tuple[str, ...]]) -> str:
         lines += textwrap.wrap(words, width, initial_indent=head, subsequent_indent=" " * len(head))
     legend = [f"{name}: {meaning}" for name, meaning in {**_SEVERITIES, **_SOURCES}.items()]
     return "\n".join([*lines[1:], "", *legend])
+
+
+@click.command(cls=Command)
+@click.argument("path", type=click.Path(dir_okay=False, path_type=Path), default=Path("payments-template.xlsx"))
+@option("--force", is_flag=True, help="Replace an existing file.")
+@click.pass_obj
+def template(context: Context, path: Path, force: bool) -> None:
+    """Write an empty payment file: XLSX with drop-downs, or CSV.
+
+    The example row is not a payment as long as its _note cell says "example".
+
+    Example: batchpay template payments.xlsx
+    """
+    from batchpay.workflows.template import make_template
+
+    outputs_of(context).guard(path)
+    make_template(path, replace=force)
+    if context.json:
+        output.print_json(context, {"template": str(path)})
+    else:
+        output.say(context, f"{path} written")
+
+
+_SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
+
+
+@click.command(cls=Command)
+@click.argument("shell", type=click.Choice(list(_SHELLS)))
+@click.pass_obj
+def completion(context: Context, shell: str) -> None:
+    """Print what makes a shell complete commands, options and files.
+
+    Example: batchpay completion bash >>~/.bashrc
+    """
+    script = _SHELLS[shell](click.get_current_context().find_root().command, {}, "batchpay", "_BATCHPAY_COMPLETE")
+    output.tell(context, {"script": script.source()}, script.source())
