@@ -60,6 +60,8 @@ class Direction(StrEnum):
 
 
 _RUNNING_AS = "login, running as "
+ON_THE_WEB = "web"
+"""How the identity of whoever acts on the web page is known begins with this word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,8 @@ class Actor:
 
     def __str__(self) -> str:
         """Write the actor as the ledger's history names them."""
+        if self.authenticated_by.startswith(ON_THE_WEB):
+            return f"{self.name} ({ON_THE_WEB})"
         suffix = f" by {self.authenticated_by}" if self.authenticated_by else ""
         return f"{self.name}@{self.host}{suffix}"
 

@@ -159,7 +159,7 @@ def ask(file_id: str) -> ResponseReturnValue:
         total = facts["to_send"]["total"]
         sum_asked = f"{counted(total['rows'], 'payment')}, {amount(total['amount'])}"
         what = f"requested approval of {sum_asked}, seal {seal(file['seal'])}"
-        here.store.note(db, person.name, file_id, what, person.how)
+        here.store.note(db, person.name, file_id, what, person.proof)
     return redirect(url_for("approval.page", file_id=file_id), 303)
 
 
@@ -235,7 +235,7 @@ def _record(here: Site, file: Row, person: Person, plan: Plan, *, is_enough: boo
             (file["id"], person.name, here.clock(), file["seal"]),
         )
         total = money(plan.totals("total").cents)
-        here.store.note(db, person.name, file["id"], f"approved {total}, seal {seal(file['seal'])}", person.how)
+        here.store.note(db, person.name, file["id"], f"approved {total}, seal {seal(file['seal'])}", person.proof)
         if is_enough:
             here.jobs.want(db, file["id"], "submit", person.name)
     here.jobs.wake()
@@ -254,7 +254,7 @@ def _send_back(file: Row, person: Person, what: str, told: str | None) -> None:
     with here.store.write() as db:
         if not here.store.move(db, file["id"], "asked", "checked", told=told):
             abort(NOT_NOW)
-        here.store.note(db, person.name, file["id"], what, person.how)
+        here.store.note(db, person.name, file["id"], what, person.proof)
 
 
 def plan_view(here: Site, file: Row) -> PlanView:

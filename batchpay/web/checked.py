@@ -206,7 +206,7 @@ def _check_again(
         ):
             abort(409)
         here.jobs.want(db, file["id"], "check", person.name)
-        here.store.note(db, person.name, file["id"], said, person.how)
+        here.store.note(db, person.name, file["id"], said, person.proof)
     here.jobs.wake()
     return redirect(url_for("files.file", file_id=file["id"]), 303)
 

@@ -222,7 +222,7 @@ def second(batch: str) -> ResponseReturnValue:
     if len(chosen) != len(ticked):
         return _page(Refusal(_OVER, NOT_NOW), batch)
     if request.form.get("decision") == "refuse":
-        if not _close(here, asked, "refused", person.name, "did not agree to the request to send again", person.how):
+        if not _close(here, asked, "refused", person.name, "did not agree to the request to send again", person.proof):
             return _page(Refusal(_OVER, NOT_NOW), batch)
         return redirect(url_for("doubts.page", _anchor=f"batch-{batch}"), 303)
     may_not = next((one.may_not for one in chosen if one.may_not), None)
@@ -275,7 +275,7 @@ def _settle(here: Site, batch: str, chosen: Sequence[RowDecision], signed: _Sign
     settle(batch, chosen, signed, here.settings, person.actor())
     with here.store.write() as db:
         what = f"{did}: {signed.signature.reason}"
-        here.store.note(db, person.name, file_of(here, batch), what, person.how)
+        here.store.note(db, person.name, file_of(here, batch), what, person.proof)
         for one in chosen:
             db.execute(
                 "UPDATE again SET state = 'settled' WHERE batch = ? AND row = ? AND state = 'asked'", (batch, one.row)
@@ -298,7 +298,7 @@ def _ask_to_send_again(
                 (batch, doubt.row, places[doubt.row], doubt.attempt, person.name, here.clock(), reason),
             )
         what = f"wants {', '.join(places[doubt.row] for doubt in doubts)} of {batch} to be sent again: {reason}"
-        here.store.note(db, person.name, file_of(here, batch), what, person.how)
+        here.store.note(db, person.name, file_of(here, batch), what, person.proof)
 
 
 def _close(here: Site, asked: Sequence[Row], state: str, who: str = "", what: str = "", how: str = "") -> bool:

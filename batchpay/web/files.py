@@ -38,9 +38,9 @@ REPLACEABLE = ("checked", "refused")
 """States in which a new version of a file may replace it."""
 SENT = ("approved", "sending", "stopped", "failed", "done")
 """States of a file that was approved: its batch is the one it was sent as, and not one that it only repeats."""
-RECONCILED = "found every payment in the export, and nothing else"
+RECONCILED = "reconciled it: the export has every payment and nothing else"
 """What the history says of a batch that agrees with its export."""
-WENT_ON = "let it go on"
+WENT_ON = "continued the run"
 
 
 def file_or_404(file_id: str) -> Row:
@@ -217,14 +217,14 @@ def cancel(file_id: str) -> ResponseReturnValue:
             abort(403)
         with here.store.write() as db:
             db.execute("DELETE FROM file WHERE id = ? AND state = 'receiving'", (file_id,))
-            here.store.note(db, person.name, None, f"discarded the unfinished upload {file['name']}", person.how)
+            here.store.note(db, person.name, None, f"discarded the unfinished upload {file['name']}", person.proof)
         spool.remove(here.home, file_id)
         return redirect(url_for("files.home"), 303)
     with here.store.write() as db:
         if not here.store.move(db, file_id, "checking", "refused", told=None):
             abort(409)
         db.execute("UPDATE job SET wanted = 0, ended_at = ? WHERE file = ? AND wanted = 1", (here.clock(), file_id))
-        here.store.note(db, person.name, file_id, "canceled the check", person.how)
+        here.store.note(db, person.name, file_id, "canceled the check", person.proof)
     here.jobs.kill(file_id)
     return redirect(url_for("files.file", file_id=file_id), 303)
 
@@ -271,10 +271,10 @@ def _take(here: Site, person: Person, found: Row, number: int, data: bytes) -> N
         ).rowcount
         if is_last and counted:
             here.jobs.want(db, found["id"], "check", person.name)
-            here.store.note(db, person.name, found["id"], f"uploaded {found['name']}", person.how)
+            here.store.note(db, person.name, found["id"], f"uploaded {found['name']}", person.proof)
             for state in REPLACEABLE if found["before"] else ():
                 if here.store.move(db, found["before"], state, "replaced"):
-                    here.store.note(db, person.name, found["before"], "replaced it by a new version", person.how)
+                    here.store.note(db, person.name, found["before"], "replaced it with a new version", person.proof)
     if is_last:
         here.jobs.wake()
 

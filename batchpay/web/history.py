@@ -12,7 +12,7 @@ from itertools import islice
 from flask import Blueprint, Response, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from batchpay.payment import State
+from batchpay.payment import ON_THE_WEB, State
 from batchpay.summary import summary_of_batch
 from batchpay.text import guarded, instant
 from batchpay.web import papers
@@ -33,7 +33,7 @@ _HEADER = ("at", "who", "what", "why", "batch or file", "recorded in", "details"
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class HistoryEntry:
     """Something that was done."""
 
     at: datetime
@@ -118,31 +118,32 @@ def check() -> ResponseReturnValue:
     return redirect(url_for("history.audit"), 303)
 
 
-def _acts(here: Site, who: str) -> Iterator[Deed]:
+def _acts(here: Site, who: str) -> Iterator[HistoryEntry]:
     """Yield the events of ledger and page, the oldest first."""
     wanted = who.casefold()
     # The ledger names people as they sign in, the page as they are shown: either name finds both.
-    shown = [f"({name}@" for name, shown in people_by_name(here).items() if wanted in shown.casefold()]
+    matching = [name for name, shown in people_by_name(here).items() if wanted in shown.casefold()]
+    shown = [f"({name}{after}" for name in matching for after in ("@", f" ({ON_THE_WEB}")]
     for act in heapq.merge(_of_ledger(here), _of_page(here), key=lambda one: one.at):
         if wanted in act.who.casefold() or any(name in f"({act.who}" for name in shown):
             yield act
 
 
-def _of_ledger(here: Site) -> Iterator[Deed]:
+def _of_ledger(here: Site) -> Iterator[HistoryEntry]:
     for event in here.ledger().events():
         if event.kind != _UNTOLD:
-            yield Deed(event.at, event.who, event.kind, event.why or "", event.batch or "", True, event.detail)
+            yield HistoryEntry(event.at, event.who, event.kind, event.why or "", event.batch or "", True, event.detail)
 
 
-def _of_page(here: Site) -> Iterator[Deed]:
+def _of_page(here: Site) -> Iterator[HistoryEntry]:
     files = {file["id"]: file["name"] for file in here.store.all("SELECT id, name FROM file")}
     names = people_by_name(here)
     for event in here.store.all("SELECT * FROM event ORDER BY at, number"):
         shown = names.get(event["who"])
         who = f"{shown} ({event['who']})" if shown and shown != event["who"] else event["who"]
         at = datetime.fromtimestamp(event["at"], UTC)
-        yield Deed(at, who, event["what"], "", files.get(event["file"], ""), False, event["how"])
+        yield HistoryEntry(at, who, event["what"], "", files.get(event["file"], ""), False, event["how"])
 
 
-def _where(act: Deed) -> str:
+def _where(act: HistoryEntry) -> str:
     return "ledger" if act.is_of_ledger else "page"

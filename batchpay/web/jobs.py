@@ -146,12 +146,12 @@ class Supervisor:
     def _begin(self, job: Row) -> None:
         number = job["id"]
         if job["starts"] >= STARTS_MAX:
-            self._give_up(job, _GAVE_UP, "gave up: its process ended several times")
+            self._give_up(job, _GAVE_UP, "stopped trying: its process ended several times")
             return
         with self._store.write() as db:
             db.execute("UPDATE job SET starts = starts + 1 WHERE id = ?", (number,))
             if job["starts"]:
-                self._store.note(db, "batchpay", job["file"], f"{job['kind']} taken up again after its process ended")
+                self._store.note(db, "batchpay", job["file"], f"{job['kind']} restarted after its process ended")
         child = subprocess.Popen(  # noqa: S603 - this program itself
             [sys.executable, "-P", "-m", "batchpay.web.job", str(self._store.home), str(number)],
             stdin=subprocess.PIPE,

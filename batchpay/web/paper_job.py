@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from batchpay.errors import BatchpayError, WrongUse
 from batchpay.ledger.open import open_ledger
-from batchpay.payment import Actor
+from batchpay.payment import ON_THE_WEB, Actor
 from batchpay.reconciliation.resolution import DECISIONS, read_decisions, rows_in_doubt
 from batchpay.reconciliation.verdicts import FoundDoubt
 from batchpay.settings import Settings, load_settings
@@ -31,7 +31,7 @@ from batchpay.workflows.template import make_template
 from batchpay.writing.process_memory import keep_memory_private
 from batchpay.writing.stream import Stream
 
-_LOOKER = Actor("batchpay", "page", "the page")
+_LOOKER = Actor("batchpay", "page", ON_THE_WEB)
 
 
 def main() -> int:

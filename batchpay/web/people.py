@@ -26,7 +26,7 @@ from batchpay.errors import WrongUse
 from batchpay.gateway.origin import is_rehearsal
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
-from batchpay.payment import Actor, format_cents
+from batchpay.payment import ON_THE_WEB, Actor, format_cents
 from batchpay.settings import Settings
 from batchpay.text import money, printable
 from batchpay.web.store import Row, WebStore, default_home
@@ -71,9 +71,14 @@ class Person:
         """Return whether they have a role."""
         return role in self.roles
 
-    def actor(self, how: str | None = None) -> Actor:
+    @property
+    def proof(self) -> str:
+        """How we know who they are and where their requests come from, as the page's history records it."""
+        return f"{self.how}, from {self.address}" if self.address else self.how
+
+    def actor(self) -> Actor:
         """Return them as the actor that the ledger records."""
-        return Actor(self.name, self.address or "page", f"the page, {how or self.how}")
+        return Actor(self.name, self.address or "page", f"{ON_THE_WEB}, {self.how}")
 
 
 @dataclass(frozen=True, slots=True)

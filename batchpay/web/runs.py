@@ -27,7 +27,7 @@ blueprint = Blueprint("runs", __name__)
 
 ENDS_POLLING = 286
 """The status code by which htmx stops polling."""
-_OTHERS_WAIT = "Other payments wait by now than your page showed. Nothing was done; check what a run would send."
+_OTHERS_WAIT = "Other payments are waiting now than your page showed. Nothing was done; check what a run would send."
 UNDER_WAY = ("approved", "sending")
 _FRESH_S = 0.5
 _PROGRESS_COLUMNS = "id, state, told, stop_by, seal, batch, asked_at"
@@ -232,7 +232,7 @@ def stop(file_id: str) -> ResponseReturnValue:
             (person.shown, file_id),
         ).rowcount
         if changed:
-            here.store.note(db, person.name, file_id, "asked for a stop", person.how)
+            here.store.note(db, person.name, file_id, "requested a stop", person.proof)
     return redirect(url_for("runs.page", file_id=file_id), 303)
 
 
@@ -252,7 +252,7 @@ def go_on(file_id: str) -> ResponseReturnValue:
         if not here.store.move(db, file_id, file["state"], "approved", told=None, stop_by=None, ended_at=None):
             abort(NOT_NOW)
         here.jobs.want(db, file_id, "resume", person.name)
-        here.store.note(db, person.name, file_id, WENT_ON, person.how)
+        here.store.note(db, person.name, file_id, WENT_ON, person.proof)
     here.jobs.wake()
     return redirect(url_for("runs.page", file_id=file_id), 303)
 

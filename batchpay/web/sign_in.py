@@ -198,7 +198,9 @@ def _enter(here: Site, found: Row, how: str, then: str) -> ResponseReturnValue:
             "INSERT INTO session (mark, person, made_at, seen_at, how) VALUES (?, ?, ?, ?, ?)",
             (_mark(token), found["name"], now, now, how),
         )
-        here.store.note(db, found["name"], None, "signed in", how)
+        here.store.note(
+            db, found["name"], None, "signed in", people.person_of(found, how, request.remote_addr or "").proof
+        )
     answer = make_response(redirect(_own_page(then), 303))
     answer.set_cookie(
         cookie_name(here), token, max_age=LIFE_S, secure=here.access.behind_tls, httponly=True, samesite="Strict"

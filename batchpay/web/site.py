@@ -130,7 +130,7 @@ class Site:
     def note(self, person: Person, file_id: str | None, what: str) -> None:
         """Record what a person did, where nothing else is written with it."""
         with self.store.write() as db:
-            self.store.note(db, person.name, file_id, what, person.how)
+            self.store.note(db, person.name, file_id, what, person.proof)
 
     def ledger(self) -> Ledger:
         """Return this thread's ledger to read; a page never closes it."""

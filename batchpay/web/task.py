@@ -19,7 +19,7 @@ from batchpay.intake.maps.map_file import mapping_of
 from batchpay.intake.maps.mapping import Mapping
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
-from batchpay.payment import Actor
+from batchpay.payment import ON_THE_WEB, Actor
 from batchpay.settings import Settings
 from batchpay.web import spool
 from batchpay.web.spool import MARKED
@@ -58,7 +58,7 @@ class Task:
     def actor(self, name: str | None = None) -> Actor:
         """Return whoever asked for this job, as the ledger records it."""
         who = name or self.job["made_by"]
-        return Actor(who, "page", "the page")
+        return Actor(who, "page", ON_THE_WEB)
 
     @contextmanager
     def upload(self) -> Iterator[str]:

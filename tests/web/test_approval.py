@@ -97,7 +97,7 @@ def test_large_totals_take_two_people(house: House) -> None:
     house.work()
     assert house.arrived.total() == 3
     (used,) = house.events("plan used")
-    assert {one["who"].partition("@")[0] for one in used["approvals"]} == {"daniel", "dora"}
+    assert {one["who"] for one in used["approvals"]} == {"daniel (web)", "dora (web)"}
 
 
 def test_a_request_that_was_answered_no_can_be_asked_again(house: House) -> None:

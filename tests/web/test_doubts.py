@@ -97,7 +97,7 @@ def test_one_person_settles_with_a_reason_and_a_password(doubtful: tuple[House, 
     assert not house.events("resolved")
     house.post("sam", f"/doubts/{batch}", **form, reason="seen in the portal", password=True)
     (event,) = house.events("resolved")
-    assert event["who"].startswith("Sam Reyes (sam@")
+    assert event["who"].startswith("Sam Reyes (sam (web))")
     assert event["why"] == "seen in the portal"
     assert "No payment is in doubt" in words_of(house.get("sam", "/doubts"))
     again = words_of(house.post("sam", f"/doubts/{batch}", 409, **form, reason="seen in the portal", password=True))
@@ -121,7 +121,7 @@ def test_to_send_again_takes_a_second_person(doubtful: tuple[House, str, str]) -
     house.post("daniel", second, request=one, decision="agree", password=True)
     house.post("daniel", second, 409, request=one, decision="agree", password=True)
     (event,) = house.events("resolved")
-    assert event["who"].startswith("Sam Reyes, agreed to by Daniel Osei (daniel@")
+    assert event["who"].startswith("Sam Reyes, agreed to by Daniel Osei (daniel (web))")
     house.work()
     assert house.arrived["INV-E"] == 1
     page = words_of(house.get("daniel", f"/files/{file_id}/run"))

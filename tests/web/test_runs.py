@@ -83,7 +83,7 @@ def test_asking_how_far_it_is_ends_with_the_run(house: House) -> None:
     file_id = house.ask()
     house.approve(file_id)
     path = f"/files/{file_id}/run/now"
-    assert "waiting in line" in words_of(house.get("lee", path))
+    assert "waiting for its turn" in words_of(house.get("lee", path))
     house.work()
     ended = house.get("lee", path, 286)
     assert ended.headers["HX-Refresh"] == "true"
@@ -91,7 +91,7 @@ def test_asking_how_far_it_is_ends_with_the_run(house: House) -> None:
 
 
 def test_a_child_that_is_gone_is_said(house: House) -> None:
-    """Nobody is told that a run goes on whose process is dead: it is taken up again."""
+    """Nobody is told that a run goes on whose process is dead: it is restarted."""
     file_id = house.sent()
     with house.store.write() as db:
         db.execute("UPDATE file SET state = 'sending' WHERE id = ?", (file_id,))
@@ -147,7 +147,7 @@ def test_an_export_is_compared_and_settles_what_it_proves(house: House) -> None:
     with children():
         house.post("sam", f"/batches/{batch}/settle", **form, password=True)
     (event,) = house.events("resolved")
-    assert event["who"].startswith("Sam Reyes (sam@")
+    assert event["who"].startswith("Sam Reyes (sam (web))")
     assert status_json(house, batch)["declined"] == 1
     for changed, is_reconciled in ((None, True), (b"paid", False)):  # a later export that differs takes it back
         if changed:

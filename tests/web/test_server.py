@@ -227,7 +227,7 @@ def test_one_check_and_one_run_at_a_time(house: House, children: list[int]) -> N
     for child in house.site.jobs._children.values():
         child.ended = 0  # type: ignore[attr-defined]
     house.site.jobs.start_wanted()
-    assert children == [1, 3, 2, 3], "the run ended without a word, and is taken up again"
+    assert children == [1, 3, 2, 3], "the run ended without a word, and is restarted"
 
 
 def test_a_living_child_is_known_by_its_lock(house: House, children: list[int]) -> None:

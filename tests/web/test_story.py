@@ -26,4 +26,4 @@ def test_the_whole_story(house: House) -> None:
     assert "60.75 accepted of 60.75" in ended
     assert "Finished. Every payment was answered." in ended
     (used,) = house.events("plan used")
-    assert [one["who"].partition("@")[0] for one in used["approvals"]] == ["daniel"]
+    assert [one["who"] for one in used["approvals"]] == ["daniel (web)"]
