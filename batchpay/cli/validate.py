@@ -21,7 +21,7 @@ from batchpay.workflows.requests import file_request
 from batchpay.writing.marks import PLAN, REPORT
 
 if TYPE_CHECKING:
-    from batchpay.gateway.preflight import Preflight
+    from batchpay.gateway.accounts import Preflight
     from batchpay.validation.verdict import Verdict
     from batchpay.workflows.check import Preview
 

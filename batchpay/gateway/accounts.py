@@ -1,25 +1,25 @@
 """The gateway's account interface: list, get, create, update, delete and set the default of gateway accounts.
 
 A read may be repeated. A change is repeated only if no byte of the request left this machine; if bytes left and no
-recognized answer came back, it is in doubt, and reported as such.
+recognized answer came back, it is in doubt, and reported as such. Before any payment is claimed, the gateway is asked
+whether it accepts our credentials, and each account of the file (`Preflight`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 import tenacity
 
 from batchpay.errors import BatchpayError, CredentialsRefused, GatewayUnreachable, RunStopped
+from batchpay.gateway.answer import NotStrictJson, Secrets, parse_object
 from batchpay.gateway.channel import Channel, Exchange
 from batchpay.gateway.credentials import Credentials
-from batchpay.gateway.masking import Secrets
-from batchpay.gateway.payments import outcome_without_answer
+from batchpay.gateway.payments import PaymentsClient, outcome_without_answer
 from batchpay.gateway.profile import MESSAGE_CHARACTERS_MAX, Profile, defused
-from batchpay.gateway.strict_json import NotStrictJson, parse_object
 from batchpay.outcome import Outcome
 from batchpay.payment import State
 from batchpay.schemas.columns import ACCOUNT_SECRETS
@@ -280,3 +280,51 @@ def _whole(value: Any) -> int:
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
+
+
+UNKNOWN = "unknown"
+NOT_ECHECK = "not_echeck"
+
+
+class Preflight:
+    """Asks the gateway once about each account, however many rows it concerns."""
+
+    def __init__(self, settings: GatewaySettings, credentials: Credentials) -> None:
+        self._settings = settings
+        self._credentials = credentials
+        self._codes: dict[str, str | None] = {}
+
+    def check_connection(self) -> None:
+        """Raise CredentialsRefused or GatewayUnreachable unless the gateway answers and accepts our credentials."""
+        client = PaymentsClient(self._settings, self._credentials)
+        try:
+            report = client.test_connection()
+        finally:
+            client.close()
+        if not report.ok:
+            error = CredentialsRefused if report.http_status in (401, 403) else GatewayUnreachable
+            raise error(report.problem or "the gateway did not answer as expected")
+
+    def refused(self, gateway_ids: Iterable[str]) -> dict[str, str]:
+        """Return the ids that no payment can go through, with the code of what is wrong; raises RunStopped."""
+        wanted = list(dict.fromkeys(gateway_ids))
+        client = AccountsClient(self._settings, self._credentials)
+        try:
+            for gateway_id in wanted:
+                if gateway_id not in self._codes:
+                    self._codes[gateway_id] = _code(client, gateway_id)
+        finally:
+            client.close()
+        codes = {gateway_id: self._codes[gateway_id] for gateway_id in wanted}
+        return {gateway_id: code for gateway_id, code in codes.items() if code is not None}
+
+
+def _code(client: AccountsClient, gateway_id: str) -> str | None:
+    number = account_id(gateway_id)
+    if number is None:
+        return UNKNOWN
+    try:
+        account = client.get(number)
+    except AccountRefused:
+        return UNKNOWN
+    return None if account.is_echeck else NOT_ECHECK

@@ -14,8 +14,7 @@ from batchpay import __version__
 from batchpay.errors import SettingsNotUsable
 from batchpay.gateway.connection import ExchangeFailed, problem_of
 from batchpay.gateway.origin import Origin
-from batchpay.gateway.permission import BeforeFirstByte
-from batchpay.gateway.transport import GatewaySession, ProvenRequest, SendProof, Transport
+from batchpay.gateway.transport import BeforeFirstByte, GatewaySession, ProvenRequest, SendProof, Transport
 from batchpay.gateway.wire import header_block
 from batchpay.settings import GatewaySettings, Secret
 

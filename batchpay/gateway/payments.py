@@ -7,11 +7,11 @@ import re
 from dataclasses import dataclass
 
 from batchpay.errors import SettingsNotUsable
+from batchpay.gateway.answer import Secrets
 from batchpay.gateway.channel import Channel, Exchange
 from batchpay.gateway.credentials import Credentials
-from batchpay.gateway.masking import Secrets
-from batchpay.gateway.permission import BeforeFirstByte
 from batchpay.gateway.profile import Profile
+from batchpay.gateway.transport import BeforeFirstByte
 from batchpay.gateway.wire import checked_target
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State

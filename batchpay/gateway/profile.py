@@ -35,21 +35,23 @@ from functools import partial
 from typing import Any
 
 from batchpay.errors import SettingsNotUsable
-from batchpay.gateway.contradictions import (
+from batchpay.gateway.answer import (
     GOOD,
     PAID,
     Node,
+    NotStrictJson,
+    Secrets,
     Sent,
     echoes_another,
     folded,
+    masked,
     message_against,
     nodes_of,
     of_this_payment,
+    parse_object,
     status_against,
 )
-from batchpay.gateway.masking import Secrets, masked
 from batchpay.gateway.pace import read_pace
-from batchpay.gateway.strict_json import NotStrictJson, parse_object
 from batchpay.outcome import Answer, Outcome, Pace
 from batchpay.payment import State
 from batchpay.settings import GatewaySettings

@@ -2,8 +2,9 @@
 
 The order is fixed: connection first, then `SendProof.before_first_byte` (the ledger's durable commit), then the bytes,
 counted before each write. So `SendProof.bytes_sent == 0` after a failure proves that no byte of the request left,
-whatever exception was raised; the classes of exceptions prove nothing. If the permission to send has expired meanwhile
-(a process that was suspended, a machine that slept), nothing is sent. Nothing is sent again, no redirect is followed,
+whatever exception was raised; the classes of exceptions prove nothing. If the permission to send has expired meanwhile,
+nothing is sent: a process that was suspended, or a machine that slept, can't know what others were told since, that the
+row is in doubt, or that a person decided to send it again. Nothing is sent again, no redirect is followed,
 no cookie kept, and nothing is taken from the environment.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import requests
@@ -20,9 +21,23 @@ from requests.structures import CaseInsensitiveDict
 
 from batchpay.gateway.connection import Connection, Connector, ExchangeFailed, problem_of, remaining_s
 from batchpay.gateway.origin import check_origin
-from batchpay.gateway.permission import TOO_OLD, BeforeFirstByte, since_boot_s
 from batchpay.gateway.wire import AnswerReader, AnswerRefused, checked_target, header_block
 from batchpay.settings import GatewaySettings, Secret
+
+PERMISSION_S = 10.0
+"""A row leaves within this many seconds after the ledger was asked for permission, or not with this permission."""
+TOO_OLD = "this machine or the ledger stalled between the permission to send and the first byte"
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+BeforeFirstByte = Callable[[], float | None]
+"""The last step before sending; returns when its permission to send expires, on `since_boot_s`, if it does."""
+
+
+def since_boot_s() -> float:
+    """Return the seconds on a clock that keeps running while the machine sleeps, and that nobody can set."""
+    return time.clock_gettime(_CLOCK)
+
 
 UNASKED_ANSWER = "an unrequested answer arrived: neither this row's answer nor that of the row before is proven"
 _STEADY_S = 1.0

@@ -2,10 +2,14 @@
 
 Every finding has what was checked, whether it is good, one sentence for a person, and its exit code. A check that
 can't be made is a finding that is not good: monitoring must not stay green because nothing could be checked.
+
+The ledger records runs, and a night without a file has none: so every call that sends writes its end into a small file
+beside the ledger.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,11 +22,52 @@ from batchpay.errors import NotUsable
 from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.records import OldBatch
 from batchpay.operations.inbox import is_named_as_ours, waiting_files
-from batchpay.operations.last_call import LastCall
 from batchpay.operations.ledger_state import LedgerState, OpenBatch
 from batchpay.payment import State, Totals
 from batchpay.schemas.calendar import is_banking_day
 from batchpay.text import counted, instant, local_time, money, row_count, sum_word, totals_apart, totals_json
+from batchpay.writing.atomic import atomic_writer
+
+_BYTES_MAX = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class LastCall:
+    """How the last call ended, and when one last completed."""
+
+    ended_at: datetime
+    exit_code: int
+    completed_at: datetime | None
+
+
+def last_call_path(ledger: Path) -> Path:
+    """Return the path of the file that belongs to a ledger."""
+    return ledger.with_name(f"{ledger.name}.last-call")
+
+
+def write_last_call(path: Path, ended_at: datetime, exit_code: int, *, completed: bool) -> None:
+    """Record the end of a call, and whether it did all its work; raises NotUsable."""
+    before = read_last_call(path)
+    completed_at = ended_at if completed else before.completed_at if before else None
+    content = {"ended_at": instant(ended_at), "exit_code": exit_code, "completed_at": instant(completed_at)}
+    with atomic_writer(path) as file:
+        file.write(json.dumps(content).encode() + b"\n")
+
+
+def read_last_call(path: Path) -> LastCall | None:
+    """Read it; None if there is none, or none that can be read: then nothing is known to have run."""
+    try:
+        with path.open("rb") as file:
+            content = json.loads(file.read(_BYTES_MAX))
+        completed_at = content["completed_at"]
+        return LastCall(
+            datetime.fromisoformat(content["ended_at"]),
+            int(content["exit_code"]),
+            datetime.fromisoformat(completed_at) if completed_at else None,
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
 
 DISK_FREE_BYTES_MIN = 128 << 20
 """Below this a run may find no room for its outcomes: 500,000 rows of a ledger."""

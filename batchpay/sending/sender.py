@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from batchpay.errors import LedgerNotUsable
-from batchpay.gateway.permission import PERMISSION_S, BeforeFirstByte, since_boot_s
+from batchpay.gateway.transport import PERMISSION_S, BeforeFirstByte, since_boot_s
 from batchpay.ledger.contract import Run
 from batchpay.ledger.records import PendingPayment
 from batchpay.outcome import Outcome

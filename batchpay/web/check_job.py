@@ -18,7 +18,7 @@ from typing import Any
 import polars as pl
 
 from batchpay.errors import FileRefused, ForeignColumns, NotUsable, WaitingForPerson, WrongUse
-from batchpay.gateway.preflight import Preflight
+from batchpay.gateway.accounts import Preflight
 from batchpay.intake.maps.draft import Choice, Question
 from batchpay.intake.source import Source, open_source
 from batchpay.intake.xlsx.archive import list_sheets, open_archive

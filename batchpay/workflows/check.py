@@ -41,7 +41,7 @@ if TYPE_CHECKING:  # a check and a dry run do not even load what can open a sock
     import polars as pl
 
     from batchpay.approval.plan import Plan
-    from batchpay.gateway.preflight import Preflight
+    from batchpay.gateway.accounts import Preflight
     from batchpay.ledger.records import BatchSummary
 
 _PRINTED_MAX = 20

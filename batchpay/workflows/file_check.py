@@ -42,7 +42,7 @@ from batchpay.workflows.rejected_earlier import RejectedEarlier, days_back
 from batchpay.writing.process_memory import in_plain_words
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
-    from batchpay.gateway.preflight import Preflight
+    from batchpay.gateway.accounts import Preflight
     from batchpay.intake.maps.mapping import Mapping
     from batchpay.registration.digests import Content
     from batchpay.validation.rejects import Rejects

@@ -14,7 +14,7 @@ import polars as pl
 from batchpay.errors import RunStopped
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
-    from batchpay.gateway.preflight import Preflight
+    from batchpay.gateway.accounts import Preflight
 
 _REFUSED = {
     "unknown": "the gateway has no account with this id, look the id up (batchpay gateway list)",

@@ -17,8 +17,7 @@ from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.open import file_of, location, open_ledger, weaknesses
 from batchpay.ledger.records import BACKED_UP, BatchSummary
 from batchpay.operations import health as checks
-from batchpay.operations.health import Finding
-from batchpay.operations.last_call import last_call_path, read_last_call, write_last_call
+from batchpay.operations.health import Finding, last_call_path, read_last_call, write_last_call
 from batchpay.operations.ledger_state import LedgerState, read_ledger_state
 from batchpay.payment import Environment, State
 from batchpay.settings import Settings

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from batchpay.gateway.credentials import API_KEY_FILE_VARIABLE
 from batchpay.ledger.open import own_files
-from batchpay.operations.last_call import last_call_path
+from batchpay.operations.health import last_call_path
 from batchpay.settings import Settings
 
 

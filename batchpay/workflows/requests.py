@@ -14,8 +14,8 @@ from batchpay.settings import Settings
 from batchpay.text import counted
 
 if TYPE_CHECKING:
+    from batchpay.gateway.accounts import Preflight
     from batchpay.gateway.credentials import Credentials
-    from batchpay.gateway.preflight import Preflight
     from batchpay.workflows.file_request import FileRequest
     from batchpay.workflows.run import ProcessOwner, RunRequest
 
@@ -142,7 +142,7 @@ def run_request(settings: Settings, options: SendOptions, owner: ProcessOwner) -
 
     An origin that money must not be sent to is refused before anything else is done.
     """
-    from batchpay.gateway.preflight import Preflight
+    from batchpay.gateway.accounts import Preflight
     from batchpay.sending.limits import Limits
     from batchpay.workflows.run import RunRequest
 
@@ -154,7 +154,7 @@ def run_request(settings: Settings, options: SendOptions, owner: ProcessOwner) -
 
 def preflight_of(settings: Settings) -> Preflight:
     """Return the gateway checks for all files of a call; a key in the environment can be read only once."""
-    from batchpay.gateway.preflight import Preflight
+    from batchpay.gateway.accounts import Preflight
 
     return Preflight(settings.gateway, _credentials(settings))
 

@@ -23,9 +23,9 @@ from batchpay.errors import (
     once_sent,
     place_of,
 )
+from batchpay.gateway.accounts import Preflight
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.payments import PaymentsClient
-from batchpay.gateway.preflight import Preflight
 from batchpay.ledger.contract import Ledger, Run
 from batchpay.ledger.records import BatchSummary
 from batchpay.operations.logs import is_logging, log

@@ -12,7 +12,7 @@ from pathlib import Path
 import trustme
 
 from batchpay.gateway.payments import PaymentsClient
-from batchpay.gateway.permission import BeforeFirstByte
+from batchpay.gateway.transport import BeforeFirstByte
 from batchpay.ledger.contract import Ledger
 from batchpay.outcome import Outcome
 from batchpay.payment import State

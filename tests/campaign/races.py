@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from batchpay.gateway.permission import since_boot_s
+from batchpay.gateway.transport import since_boot_s
 from tests.campaign.trial import ROWS, Bench, Findings, finish_and_check
 from tests.support.command import small_file
 

@@ -13,7 +13,7 @@ import pytest
 
 from batchpay.errors import LedgerNotUsable
 from batchpay.ledger.open import create_ledger, open_ledger
-from batchpay.operations.last_call import last_call_path, read_last_call
+from batchpay.operations.health import last_call_path, read_last_call
 from batchpay.settings import LedgerSettings
 from tests.support.command import small_file
 from tests.support.in_process import Caller

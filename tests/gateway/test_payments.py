@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from batchpay.gateway.answer import Secrets
 from batchpay.gateway.channel import Exchange
-from batchpay.gateway.masking import Secrets
 from batchpay.gateway.payments import _problem as problem_of_report
 from batchpay.gateway.payments import outcome_without_answer
 from batchpay.gateway.profile import Profile

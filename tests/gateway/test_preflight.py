@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from batchpay.errors import BatchpayError, CredentialsRefused, GatewayUnreachable
-from batchpay.gateway import preflight
-from batchpay.gateway.accounts import AccountRefused, GatewayAccount
+from batchpay.gateway import accounts
+from batchpay.gateway.accounts import NOT_ECHECK, UNKNOWN, AccountRefused, GatewayAccount, Preflight
 from batchpay.gateway.payments import ConnectionReport
-from batchpay.gateway.preflight import NOT_ECHECK, UNKNOWN, Preflight
 from batchpay.settings import GatewaySettings
 from tests.support.fault_client import CREDENTIALS
 
@@ -24,7 +23,7 @@ class Gateway:
         self.asked: list[int] = []
         self.open = 0
         for name in ("PaymentsClient", "AccountsClient"):
-            monkeypatch.setattr(preflight, name, self._opened)
+            monkeypatch.setattr(accounts, name, self._opened)
 
     def _opened(self, settings: object, credentials: object) -> Gateway:
         assert isinstance(settings, GatewaySettings)

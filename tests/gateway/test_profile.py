@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchpay.errors import SettingsNotUsable
-from batchpay.gateway.masking import Secrets, masked
+from batchpay.gateway.answer import Secrets, masked
 from batchpay.gateway.profile import Profile
 from batchpay.outcome import Outcome
 from batchpay.payment import State

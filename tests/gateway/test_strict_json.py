@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchpay.gateway.strict_json import DEPTH_MAX, NotStrictJson, parse_object
+from batchpay.gateway.answer import DEPTH_MAX, NotStrictJson, parse_object
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 VALUES = st.recursive(

@@ -22,8 +22,16 @@ from requests.structures import CaseInsensitiveDict
 from batchpay.errors import SettingsNotUsable
 from batchpay.gateway.connection import Connection, Connector
 from batchpay.gateway.payments import PaymentsClient
-from batchpay.gateway.permission import PERMISSION_S, TOO_OLD, since_boot_s
-from batchpay.gateway.transport import UNASKED_ANSWER, GatewaySession, ProvenRequest, SendProof, Transport
+from batchpay.gateway.transport import (
+    PERMISSION_S,
+    TOO_OLD,
+    UNASKED_ANSWER,
+    GatewaySession,
+    ProvenRequest,
+    SendProof,
+    Transport,
+    since_boot_s,
+)
 from batchpay.gateway.wire import header_block
 from batchpay.outcome import Outcome
 from batchpay.payment import State

@@ -14,8 +14,7 @@ import pytest
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, LedgerRow
 from batchpay.operations import health as checks
-from batchpay.operations.health import banking_time
-from batchpay.operations.last_call import LastCall, last_call_path, read_last_call, write_last_call
+from batchpay.operations.health import LastCall, banking_time, last_call_path, read_last_call, write_last_call
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
 from batchpay.settings import GatewaySettings, LimitsSettings, PolicySettings, Settings

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from batchpay.gateway.permission import BeforeFirstByte
+from batchpay.gateway.transport import BeforeFirstByte
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
 from batchpay.sending.limits import Limits, StopRequest

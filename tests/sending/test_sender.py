@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from batchpay.errors import LedgerNotUsable
-from batchpay.gateway.permission import PERMISSION_S, BeforeFirstByte
+from batchpay.gateway.transport import PERMISSION_S, BeforeFirstByte
 from batchpay.ledger.records import PendingPayment
 from batchpay.outcome import Answer, Outcome, Pace
 from batchpay.payment import State

@@ -24,7 +24,7 @@ from flask.testing import FlaskClient
 from werkzeug.security import generate_password_hash
 from werkzeug.test import TestResponse
 
-from batchpay.gateway.preflight import Preflight
+from batchpay.gateway.accounts import Preflight
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.outcome import Outcome

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from batchpay.errors import RunStopped
-from batchpay.gateway.preflight import Preflight
+from batchpay.gateway.accounts import Preflight
 from batchpay.text import printable
 from batchpay.web import spool
 from batchpay.web.grid import BLOCK, Grid, grid_path

@@ -14,7 +14,7 @@ import pytest
 
 from batchpay.approval.plan import Plan, PlanText
 from batchpay.gateway.credentials import Credentials
-from batchpay.gateway.permission import BeforeFirstByte
+from batchpay.gateway.transport import BeforeFirstByte
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.outcome import Answer, Outcome

@@ -11,7 +11,7 @@ import pytest
 
 from batchpay.approval.plan import Plan
 from batchpay.errors import FileRefused, RunStopped
-from batchpay.gateway.preflight import Preflight
+from batchpay.gateway.accounts import Preflight
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import State
 from batchpay.sending.limits import Limits

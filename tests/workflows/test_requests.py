@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from batchpay.errors import SettingsNotUsable, WrongUse
-from batchpay.gateway.preflight import Preflight
+from batchpay.gateway.accounts import Preflight
 from batchpay.ledger.records import Lease
 from batchpay.schemas.catalogue import suggesting_rules
 from batchpay.workflows.decisions import Decisions

@@ -1,18 +1,159 @@
-"""What an answer says against itself or against its request: CONTRACT.md, "An answer contradicts itself".
+"""How an answer is read: JSON with a single meaning, secrets masked, and what it says against itself or its request.
 
-Only objects that speak of this payment are asked: the one that has the deciding word, the one that has the reference,
-those around them, and those named payment, transaction or result. Nothing is concluded from what is said about an
-address, a card check, an account or a customer.
+What two readers could read differently, or what no answer needs, is refused. A gateway may repeat an account number in
+its text in any form: truncated, spaced, hyphenated, in full-width digits.
+
+CONTRACT.md, "An answer contradicts itself": only objects that speak of this payment are asked: the one that has the
+deciding word, the one that has the reference, those around them, and those named payment, transaction or result.
+Nothing is concluded from what is said about an address, a card check, an account or a customer.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
+
+DIGITS_LEAST = 5
+"""This many consecutive digits of an account are masked, wherever they appear."""
+_VISIBLE_CHARACTERS = 4
+_BETWEEN = re.compile(r"[\W_]+")
+"""What may appear between the characters of a secret."""
+_MANY_DIGITS = re.compile(rf"\d(?:[\W_]*\d){{{DIGITS_LEAST - 1},}}")
+_DIGIT = re.compile(r"\d")
+
+
+@dataclass(slots=True)
+class Secrets:
+    """What one answer must not repeat."""
+
+    account: str = field(default="", repr=False)
+    """Masked wherever five or more of its digits appear in sequence."""
+    others: Sequence[str] = field(default=(), repr=False)
+    """Masked wherever they appear whole."""
+
+
+def masked(text: str, secrets: Secrets) -> str:
+    """Replace secrets with asterisks, leaving at most their last four characters.
+
+    Digits of other scripts and widths become plain ones (NFKC), so that no form hides them.
+    """
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+    if _MANY_DIGITS.search(text):
+        digits = _BETWEEN.sub("", secrets.account)
+        text = _MANY_DIGITS.sub(lambda found: _without_digits_of(digits, found[0]), text)
+    bare = _bare(text)
+    for secret in (secrets.account, *secrets.others):
+        if len(secret) > _VISIBLE_CHARACTERS and _bare(secret) in bare:
+            text = _without(secret, text)
+            bare = _bare(text)
+    return text
+
+
+def _without_digits_of(account: str, text: str) -> str:
+    """Mask the longest pieces of an account in a text of digits and separators."""
+    places = [found.start() for found in _DIGIT.finditer(text)]
+    digits = "".join(str(unicodedata.decimal(text[place])) for place in places)
+    parts, written, at = [], 0, 0
+    while at + DIGITS_LEAST <= len(digits):
+        length = 0
+        while at + length < len(digits) and digits[at : at + length + 1] in account:
+            length += 1
+        if length < DIGITS_LEAST:
+            at += 1
+            continue
+        ends_it = digits[at : at + length].endswith(account[-_VISIBLE_CHARACTERS:])
+        parts += [text[written : places[at]], "****", account[-_VISIBLE_CHARACTERS:] if ends_it else ""]
+        at += length
+        written = places[at - 1] + 1
+    return "".join([*parts, text[written:]])
+
+
+def _bare(text: str) -> str:
+    return (text if text.isalnum() else _BETWEEN.sub("", text)).casefold()
+
+
+def _without(secret: str, text: str) -> str:
+    """Mask a whole secret, even if there are separators between its characters."""
+    pattern = rf"(?:{_BETWEEN.pattern})?".join(map(re.escape, _bare(secret)))
+    return re.sub(pattern, "****" + secret[-_VISIBLE_CHARACTERS:], text, flags=re.IGNORECASE)
+
+
+DEPTH_MAX = 32
+
+
+class NotStrictJson(ValueError):
+    """The bytes are not a JSON object that every reader reads alike; the text is safe to show."""
+
+
+def parse_object(body: bytes) -> dict[str, Any]:
+    """Read a JSON object; raises NotStrictJson.
+
+    Refused: a byte order mark, anything but UTF-8, a key twice in one object, NaN, Infinity and numbers beyond a float,
+    lone surrogates, more than DEPTH_MAX levels, anything after the object, and anything that is not an object.
+    """
+    if not body.strip():
+        raise NotStrictJson("the answer is empty")
+    try:
+        text = body.decode("utf-8").strip(" \t\n\r")
+        value, end = _DECODER.raw_decode(text)
+    except NotStrictJson:
+        raise
+    except RecursionError:
+        raise NotStrictJson("the answer is nested too deeply") from None
+    except ValueError:  # includes UnicodeDecodeError, JSONDecodeError, and a number with thousands of digits
+        raise NotStrictJson("the answer is not JSON") from None
+    if end < len(text):
+        raise NotStrictJson("the answer is not JSON")
+    if not isinstance(value, dict):
+        raise NotStrictJson("the answer is not a JSON object")
+    if body.count(b"{") + body.count(b"[") > DEPTH_MAX or "\\u" in text:
+        _look_over(value)
+    return value
+
+
+def _look_over(value: Any) -> None:
+    """Refuse what shows only in the parsed value: depth and lone surrogates. Without recursion."""
+    waiting = [(value, 1)]
+    while waiting:
+        item, depth = waiting.pop()
+        if isinstance(item, str):
+            if any("\ud800" <= character <= "\udfff" for character in item):
+                raise NotStrictJson("the answer contains an incomplete character")
+        elif isinstance(item, (dict, list)):
+            if depth > DEPTH_MAX:
+                raise NotStrictJson("the answer is nested too deeply")
+            parts = [*item.keys(), *item.values()] if isinstance(item, dict) else item
+            waiting.extend((part, depth + 1) for part in parts)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise NotStrictJson("the answer has the same key twice")
+    return value
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise NotStrictJson("the answer contains a number that is too large")
+    return number
+
+
+def _no_constant(_: str) -> NoReturn:
+    raise NotStrictJson("the answer contains NaN or Infinity")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant)
+
 
 Sent = Callable[[str], str | None]
 """Returns the text of one member of the request by its name; None or empty if it has none."""
