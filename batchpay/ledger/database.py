@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from batchpay.ledger.keys import Keys
-from batchpay.ledger.totals import TotalsDelta
+from batchpay.ledger.records import TotalsDelta
 from batchpay.ledger.witness import Witness
 
 Parameters = Sequence[Any] | Mapping[str, Any]

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from batchpay.errors import LedgerDamaged, WrongUse
 from batchpay.ledger.database import Store
-from batchpay.ledger.encoding import now_ms
-from batchpay.ledger.event_chain import account_noted
+from batchpay.ledger.event_chain import account_noted, now_ms
 from batchpay.ledger.mover import Mover
 from batchpay.ledger.records import RESTORED_REASON, SETTLED_BY, Decision
 from batchpay.ledger.states import IN_DOUBT, PENDING, SENDING, STATE_CODES, IllegalMove

@@ -8,7 +8,7 @@ from typing import Any
 from batchpay.errors import LossNotSettled, WrongUse
 from batchpay.ledger.database import Statements, Store, Transaction, View
 from batchpay.ledger.decisions import LEDGER_ACCEPTED, require_named
-from batchpay.ledger.encoding import to_datetime
+from batchpay.ledger.event_chain import to_datetime
 from batchpay.ledger.records import SETTLED, WITNESS_ACCEPTED, LostWindow
 
 

@@ -15,8 +15,8 @@ from typing import Any
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.database import Transaction
 from batchpay.ledger.event_chain import write_ranges
+from batchpay.ledger.records import TotalsDelta
 from batchpay.ledger.states import OPEN, STATES, require_person
-from batchpay.ledger.totals import TotalsDelta
 
 
 class Mover(ABC):

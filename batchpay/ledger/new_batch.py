@@ -1,9 +1,14 @@
-"""A batch while it is being written: its name and number, its rows' totals, and what the history will say of it."""
+"""A batch while it is being written: its name and number, its rows' totals, and what the history will say of it.
+
+A second thread writes its rows while the first one builds the next.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, compress, count
 from operator import mul
 from typing import Any
@@ -12,12 +17,36 @@ from batchpay.errors import BatchpayError
 from batchpay.ledger import plans
 from batchpay.ledger.columns import PaymentColumns, RejectedColumns
 from batchpay.ledger.database import Transaction
-from batchpay.ledger.encoding import DIRECTIONS, now_ms
-from batchpay.ledger.event_chain import write_ranges
-from batchpay.ledger.records import NewBatch, batch_name
+from batchpay.ledger.event_chain import DIRECTIONS, now_ms, write_ranges
+from batchpay.ledger.records import NewBatch, TotalsDelta, batch_name
 from batchpay.ledger.states import NEW, PENDING, REJECTED, require
-from batchpay.ledger.totals import TotalsDelta
 from batchpay.text import row_count
+
+_WAITING_MAX = 3
+"""How many sets of rows may wait to be written: it bounds the memory."""
+
+
+class WritingAside:
+    """Writes sets of rows in turn; between `write` and `wait` nothing else may use what it writes to."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="register")
+        self._writing: deque[Future[None]] = deque()
+
+    def write(self, write: Callable[[], None]) -> None:
+        """Queue one more set; raises the error of an earlier one."""
+        self._writing.append(self._executor.submit(write))
+        self.wait(_WAITING_MAX)
+
+    def wait(self, waiting_max: int = 0) -> None:
+        """Wait until at most `waiting_max` sets are unwritten; raises any error of the writing."""
+        while len(self._writing) > waiting_max:
+            self._writing.popleft().result()
+
+    def close(self) -> None:
+        """Drop what has not been begun, and end the thread."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
 
 MEANWHILE = "other rows were registered or released meanwhile; look at earlier payments again"
 

@@ -23,8 +23,7 @@ from batchpay.ledger.witness import witness_files
 from batchpay.settings import LedgerSettings
 
 if TYPE_CHECKING:
-    from batchpay.ledger.moving import Contents
-    from batchpay.ledger.records import AcceptedWitness
+    from batchpay.ledger.records import AcceptedWitness, Contents
 
 _BESIDE = ("-wal", "-shm", "-journal", ".lock", ".new", ".d")
 """Endings of the files next to a ledger that belong to it; the last is a folder."""

@@ -11,8 +11,14 @@ from typing import Any
 
 from batchpay.errors import LedgerDamaged, WrongUse
 from batchpay.ledger.database import Store, View
-from batchpay.ledger.encoding import DIRECTIONS, maybe_datetime, to_datetime
-from batchpay.ledger.event_chain import account_changed, account_noted, results_of
+from batchpay.ledger.event_chain import (
+    DIRECTIONS,
+    account_changed,
+    account_noted,
+    maybe_datetime,
+    results_of,
+    to_datetime,
+)
 from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.records import BatchSummary, Event, LedgerRow, PayeeFacts, RejectedRow, RowColumns
 from batchpay.ledger.states import STATES

@@ -1,4 +1,4 @@
-"""The values that pass between the ledger and the rest of batchpay: batches, rows, decisions, events.
+"""The values that pass between the ledger and the rest of batchpay: batches, rows, decisions, events, whole ledgers.
 
 Plain dataclasses that name no database. Amounts are cents, times are aware and UTC.
 """
@@ -6,7 +6,8 @@ Plain dataclasses that name no database. Amounts are cents, times are aware and 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -333,3 +334,87 @@ class Event:
     who: str
     why: str | None
     detail: str
+
+
+class TotalsDelta:
+    """What a transaction that moves rows adds to, and takes from, the control totals by state and direction."""
+
+    def __init__(self) -> None:
+        self._changes: defaultdict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0])
+
+    def add(self, state: int, direction: int, rows: int, cents: int) -> None:
+        """Add rows and cents to a state; negative numbers take away."""
+        change = self._changes[state, direction]
+        change[0] += rows
+        change[1] += cents
+
+    def move(self, before: int, after: int, direction: int, cents: Sequence[int]) -> None:
+        """Move rows with these amounts from a state to another."""
+        total = sum(cents)
+        self.add(before, direction, -len(cents), -total)
+        self.add(after, direction, len(cents), total)
+
+    def total(self) -> Totals:
+        """Return the total over all states."""
+        return Totals(
+            sum(rows for rows, _ in self._changes.values()), sum(cents for _, cents in self._changes.values())
+        )
+
+    def of(self, state: int) -> Totals:
+        """Return the total of one state."""
+        changes = [change for (changed, _), change in self._changes.items() if changed == state]
+        return Totals(sum(rows for rows, _ in changes), sum(cents for _, cents in changes))
+
+    def changes(self) -> Iterator[tuple[int, int, int, int]]:
+        """Yield state, direction, rows and cents of everything that changes."""
+        for (state, direction), (rows, cents) in self._changes.items():
+            if rows or cents:
+                yield state, direction, rows, cents
+
+
+MOVED, ARRIVED = "moved", "arrived"
+"""Kinds of events by which a ledger ends in one place, and continues in the other."""
+Rows = Callable[[], Iterator[tuple[Any, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """All tables of a ledger that moves, as they are; each may be read once, in the order given.
+
+    Batches and runs keep their numbers, as do rows and events, and sealed payloads their places, so the same key reads
+    them. The receiver recomputes what authenticates rows and events: each database has its own form of it.
+    """
+
+    ledger_id: str
+    place: str
+    """Where it was, for people."""
+    number: int
+    """Of its latest event."""
+    mac: bytes
+    registrations: int
+    has_older_digests: bool
+    """Whether it has payments whose digests are of an earlier form."""
+    events: Rows
+    """number, at, batch, kind, who, why, detail."""
+    batches: Rows
+    """id, name, digest, file, origin, columns, options, registered_at, again_reason, environment, row_count, cents."""
+    runs: Rows
+    """id, batch, who, started_at, finished_at, stopped."""
+    totals: Rows
+    """batch, state, direction, row_count, cents."""
+    payments: Rows
+    """batch, row, line, cents, direction, state, attempts, chunk, payee, account, sent_at, reasons; in file order."""
+    attempts: Rows
+    """batch, row, attempt, sent_at, state, finished_at, status, code, message, reference, reason: each latest one."""
+    chunks: Rows
+    """batch, chunk, open_rows."""
+    bodies: Rows
+    """batch, chunk, sealed."""
+    details: Rows
+    """The same; none for batches that were purged."""
+    fingerprints: Rows
+    """number, batch, row, named."""
+    payment_ids: Rows
+    """number, batch, row."""
+    paid: Rows
+    """payee, account, batch, row_count, cents."""

@@ -9,13 +9,21 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from batchpay.ledger.encoding import DIRECTION_CODES, id_range, row_id, to_datetime, to_ms
-from batchpay.ledger.event_chain import FIRST_MAC, event_mac, event_text
+from batchpay.ledger.event_chain import (
+    DIRECTION_CODES,
+    FIRST_MAC,
+    event_mac,
+    event_text,
+    id_range,
+    row_id,
+    to_datetime,
+    to_ms,
+)
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.open import location
 from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.spill import Spill, Spilled, read_spill
-from batchpay.ledger.sqlite.schema import APPLICATION_ID
+from batchpay.ledger.sqlite.opening import APPLICATION_ID
 from batchpay.ledger.states import NEW, STATE_CODES
 from batchpay.ledger.witness import Witness, WitnessRecord
 from batchpay.outcome import Answer, Outcome

@@ -11,8 +11,7 @@ import pytest
 
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.encoding import id_range
-from batchpay.ledger.event_chain import write_ranges
+from batchpay.ledger.event_chain import id_range, write_ranges
 from batchpay.ledger.keys import SEAL_BYTES, Keys
 from batchpay.ledger.sqlite import run as run_module
 from batchpay.ledger.states import IllegalMove

@@ -36,7 +36,7 @@ from batchpay.errors import (
     WrongUse,
 )
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
-from batchpay.ledger.encoding import now_ms
+from batchpay.ledger.event_chain import now_ms
 from batchpay.ledger.open import (
     accept_machine,
     accept_witness,

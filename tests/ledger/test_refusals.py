@@ -25,7 +25,7 @@ from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import create_key_file, load_keys
 from batchpay.ledger.locks import FileLock
 from batchpay.ledger.open import accept_witness, create_ledger, location, open_ledger, weaknesses
-from batchpay.ledger.sqlite import files, opening, schema
+from batchpay.ledger.sqlite import files, opening
 from batchpay.ledger.sqlite.failures import translate
 from batchpay.ledger.sqlite.files import file_system
 from batchpay.ledger.sqlite.store import Store, lock_path
@@ -147,7 +147,7 @@ def test_a_ledger_in_another_journal_mode_is_refused(closed: LedgerFactory) -> N
 
 def test_a_newer_ledger_is_refused(closed: LedgerFactory) -> None:
     """A later version's ledger may mean things that this version does not know."""
-    edit(closed.path, f"PRAGMA user_version = {len(schema.scripts()) + 1}")
+    edit(closed.path, f"PRAGMA user_version = {len(opening.scripts()) + 1}")
     with pytest.raises(LedgerNewer):
         closed.open()
 
@@ -156,18 +156,18 @@ def test_an_older_ledger_is_migrated_in_one_transaction_after_a_backup(
     closed: LedgerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A migration that fails leaves the old version; one that works leaves a backup of it."""
-    scripts = schema.scripts()
-    monkeypatch.setattr(schema, "scripts", lambda: [*scripts, "CREATE TABLE more (x);\nCREATE TABLE more (y);\n"])
+    scripts = opening.scripts()
+    monkeypatch.setattr(opening, "scripts", lambda: [*scripts, "CREATE TABLE more (x);\nCREATE TABLE more (y);\n"])
     with pytest.raises(LedgerDamaged):
         closed.open()
     with pytest.raises(LedgerNotUsable, match="older version"):
         closed.open(read_only=True)
-    monkeypatch.setattr(schema, "scripts", lambda: [*scripts, "CREATE TABLE more (x);\n-- done\n"])
+    monkeypatch.setattr(opening, "scripts", lambda: [*scripts, "CREATE TABLE more (x);\n-- done\n"])
     assert closed.open().registration_count() == 1
     backups = list(closed.path.parent.glob("ledger.db.version-*"))
     assert backups
     assert all(backup.stat().st_mode & 0o777 == 0o600 for backup in backups)
-    monkeypatch.setattr(schema, "scripts", lambda: scripts)
+    monkeypatch.setattr(opening, "scripts", lambda: scripts)
     with pytest.raises(LedgerNewer):
         closed.open()
 
@@ -175,7 +175,7 @@ def test_an_older_ledger_is_migrated_in_one_transaction_after_a_backup(
 def test_a_migration_must_end_with_a_whole_statement() -> None:
     """Half a statement at the end of a script is not passed over in silence."""
     with pytest.raises(ValueError, match="statement"):
-        list(schema.statements("CREATE TABLE a (x);\nCREATE TABLE b"))
+        list(opening.statements("CREATE TABLE a (x);\nCREATE TABLE b"))
 
 
 def test_a_missing_foreign_open_or_linked_key_is_refused(closed: LedgerFactory) -> None:

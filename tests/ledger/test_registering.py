@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from batchpay.errors import BatchpayError
-from batchpay.ledger import writing_aside
+from batchpay.ledger import new_batch as writing
 from batchpay.ledger.columns import Lookup
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import Environment, SamePayment, State
@@ -32,7 +32,7 @@ class Late:
 @pytest.fixture
 def late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the second thread late."""
-    monkeypatch.setattr(writing_aside, "ThreadPoolExecutor", Late)
+    monkeypatch.setattr(writing, "ThreadPoolExecutor", Late)
 
 
 @pytest.mark.usefixtures("late")

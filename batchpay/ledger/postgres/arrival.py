@@ -12,16 +12,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
-from batchpay.ledger.encoding import now_ms
-from batchpay.ledger.event_chain import FIRST_MAC, event_text
-from batchpay.ledger.moving import ARRIVED, Contents
-from batchpay.ledger.postgres import arrival_statements as arriving
+from batchpay.ledger.event_chain import FIRST_MAC, event_text, now_ms
 from batchpay.ledger.postgres import failover, schema
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.audit import check
 from batchpay.ledger.postgres.moves import attempt_seal, rejected_seal, storable
 from batchpay.ledger.postgres.reading import signed
 from batchpay.ledger.postgres.store import Store, Transaction, chained_mac
+from batchpay.ledger.records import ARRIVED, Contents
 from batchpay.ledger.witness import WitnessRecord
 
 
@@ -32,10 +30,10 @@ def receive(store: Store, contents: Contents, who: str, why: str) -> None:
         transaction.execute(sql.LOCK_SCHEMA)
         if (transaction.one(sql.HAS_SCHEMA) or (False,))[0] is False:
             schema.migrate(transaction, 0)
-        elif (found := transaction.one(arriving.STANDING)) is not None:
+        elif (found := transaction.one(sql.STANDING_OF_ARRIVING)) is not None:
             if found != (contents.ledger_id, True):
                 raise LedgerNotUsable(f"a ledger is in {store.place.name} already; nothing was moved")
-            transaction.connection.execute(arriving.EMPTY.encode(), prepare=False)
+            transaction.connection.execute(sql.EMPTY_LEDGER.encode(), prepare=False)
         _copy_all(transaction, store, contents, who, why)
     with store.transaction() as transaction:
         transaction.execute("ANALYZE")
@@ -47,8 +45,8 @@ def receive(store: Store, contents: Contents, who: str, why: str) -> None:
 def begin(store: Store, contents: Contents) -> None:
     """Put a ledger that arrived in force here, and let this machine know it; do nothing if it already is."""
     with store.reading() as connection:
-        standing = connection.execute(arriving.STANDING).fetchone()
-        found = connection.execute(arriving.ARRIVED, (ARRIVED,)).fetchone()
+        standing = connection.execute(sql.STANDING_OF_ARRIVING).fetchone()
+        found = connection.execute(sql.LATEST_EVENT_OF_KIND, (ARRIVED,)).fetchone()
     if standing is None or found is None or standing[0] != contents.ledger_id:
         raise LedgerNotUsable(f"the ledger that moved to {store.place.name} is not there")
     seq, mac, detail = found
@@ -59,7 +57,7 @@ def begin(store: Store, contents: Contents) -> None:
         store.ledger_id = contents.ledger_id
         store.witness.replace(WitnessRecord(contents.ledger_id, seq, mac, told["host"], store.epoch))
         with store.transaction() as transaction:
-            transaction.execute(arriving.BEGIN)
+            transaction.execute(sql.END_ARRIVING)
 
 
 def _copy_all(transaction: Transaction, store: Store, contents: Contents, who: str, why: str) -> None:
@@ -76,7 +74,7 @@ def _copy_all(transaction: Transaction, store: Store, contents: Contents, who: s
     mac = chained_mac(keys, head[1], 0, contents.number + 1, event)
     _copy(transaction, "event", columns, [(0, contents.number + 1, *event, mac)])
     values = (contents.ledger_id, keys.key_id, contents.number + 1, mac, store.where)
-    transaction.execute(arriving.ADD_LEDGER, (version, *values, contents.registrations, contents.has_older_digests))
+    transaction.execute(sql.ADD_ARRIVING, (version, *values, contents.registrations, contents.has_older_digests))
     _copy(
         transaction, "batch", "id, name, digest, file, origin, columns, options, registered_at, again_reason,"
         " environment, row_count, cents", contents.batches(),
@@ -91,7 +89,7 @@ def _copy_all(transaction: Transaction, store: Store, contents: Contents, who: s
         _copy(transaction, table, f"{table}, batch, row{more}", rows())
     paid = ((signed(payee), signed(account), *rest) for payee, account, *rest in contents.paid())
     _copy(transaction, "paid", "payee, account, batch, row_count, cents", paid)
-    for statement in arriving.NUMBER_ON:
+    for statement in sql.NUMBER_ON:
         transaction.execute(statement)
 
 

@@ -14,11 +14,11 @@ from typing import Any
 
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.event_chain import FIRST_MAC, Replay
-from batchpay.ledger.moving import ARRIVED
 from batchpay.ledger.payload import unreadable
 from batchpay.ledger.postgres import failover
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.store import Connection, Store, chained_mac, stream
+from batchpay.ledger.records import ARRIVED
 from batchpay.ledger.states import PENDING, STATES
 from batchpay.ledger.tally import Tally, batches_out_of_totals, rows_without_bill
 

@@ -14,21 +14,18 @@ import psycopg
 from batchpay.ledger import plans
 from batchpay.ledger.columns import PaymentColumns, RejectedColumns
 from batchpay.ledger.contract import RegisteredMeanwhile
-from batchpay.ledger.encoding import DIRECTION_CODES
-from batchpay.ledger.event_chain import write_ranges
+from batchpay.ledger.event_chain import DIRECTION_CODES, write_ranges
 from batchpay.ledger.fingerprints import GatheredLines
 from batchpay.ledger.lost_window import require_settled
-from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting
+from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting, WritingAside
 from batchpay.ledger.payload import pick, sealed_chunks
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import translated
 from batchpay.ledger.postgres.moves import rejected_seal, storable
 from batchpay.ledger.postgres.reading import signed
 from batchpay.ledger.postgres.store import Store, Transaction
-from batchpay.ledger.records import NewBatch, SignOff
+from batchpay.ledger.records import NewBatch, SignOff, TotalsDelta
 from batchpay.ledger.states import PENDING, REJECTED, require, require_person
-from batchpay.ledger.totals import TotalsDelta
-from batchpay.ledger.writing_aside import WritingAside
 
 _IDENTITIES_MAX = 250_000
 """Digests are gathered up to this many, then written in sorted order."""

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from batchpay.errors import WrongUse
 from batchpay.ledger.decisions import IN_DOUBT_SETTLED, require_named, settle
-from batchpay.ledger.late_answers import refuse_unheard_answers
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.moves import Mover
 from batchpay.ledger.postgres.store import Store, Transaction
 from batchpay.ledger.records import Decision
+from batchpay.ledger.spill import refuse_unheard_answers
 from batchpay.payment import State
 
 

@@ -17,11 +17,10 @@ from contextlib import closing
 
 from batchpay.errors import LedgerBehind, LedgerNotUsable, LedgerOnAnotherMachine, WrongUse
 from batchpay.ledger.decisions import LEDGER_ACCEPTED, require_named
-from batchpay.ledger.moving import ARRIVED
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import LedgerUnreachable
 from batchpay.ledger.postgres.store import Connection, Store, Transaction
-from batchpay.ledger.records import MACHINE_ACCEPTED, WITNESS_ACCEPTED
+from batchpay.ledger.records import ARRIVED, MACHINE_ACCEPTED, WITNESS_ACCEPTED
 from batchpay.ledger.witness import WitnessRecord
 
 CREATED, JOINED, CONFIRMED = "created", "joined", "confirmed"

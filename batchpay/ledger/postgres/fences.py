@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from batchpay.ledger.decisions import require_named
-from batchpay.ledger.encoding import now_ms
-from batchpay.ledger.late_answers import LateAnswers
+from batchpay.ledger.event_chain import now_ms
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.moves import Mover
 from batchpay.ledger.postgres.store import Store, Transaction
 from batchpay.ledger.records import HOSTS_GONE
-from batchpay.ledger.spill import read_spill, spill_files, spill_path
+from batchpay.ledger.spill import LateAnswers, read_spill, spill_files, spill_path
 from batchpay.ledger.states import IN_DOUBT, SENDING, IllegalMove
 
 FENCED_REASON = "its machine was not heard of any more before an answer was recorded"

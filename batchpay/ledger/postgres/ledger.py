@@ -13,7 +13,7 @@ from batchpay.ledger import hosts
 from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
 from batchpay.ledger.hosts import HostRun
-from batchpay.ledger.postgres import audit, batch_writer, decisions, fences, lookup, reading, take_over
+from batchpay.ledger.postgres import audit, batch_writer, decisions, fences, reading, take_over
 from batchpay.ledger.postgres.run import PostgresRun
 from batchpay.ledger.postgres.shared_pace import SharedPace
 from batchpay.ledger.postgres.store import Store
@@ -39,7 +39,7 @@ class PostgresLedger(StoredLedger[Store, PostgresRun]):
 
     def earlier(
         self,
-        lookup_: Lookup,
+        lookup: Lookup,
         environment: Environment,
         *,
         days: int,
@@ -47,7 +47,7 @@ class PostgresLedger(StoredLedger[Store, PostgresRun]):
         exclude_digest: bytes | None = None,
         within: str = "",
     ) -> list[Earlier]:
-        return lookup.earlier(self.store, lookup_, environment, days, now, exclude_digest or b"", within)
+        return reading.earlier(self.store, lookup, environment, days, now, exclude_digest or b"", within)
 
     def register(self, batch: NewBatch, who: str) -> AbstractContextManager[Registering]:
         return batch_writer.registering(self.store, batch, who)
@@ -103,7 +103,7 @@ class PostgresLedger(StoredLedger[Store, PostgresRun]):
     def payee_facts(
         self, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None = None
     ) -> dict[bytes, PayeeFacts]:
-        return lookup.payee_facts(self.store, payees, environment, exclude_digest)
+        return reading.payee_facts(self.store, payees, environment, exclude_digest)
 
     def last_accounts(
         self, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None = None

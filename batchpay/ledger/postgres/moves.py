@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger import mover
-from batchpay.ledger.encoding import now_ms
+from batchpay.ledger.event_chain import now_ms
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.store import Transaction

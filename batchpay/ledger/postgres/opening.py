@@ -18,12 +18,10 @@ from batchpay.errors import (
 )
 from batchpay.ledger import lost_window
 from batchpay.ledger.decisions import require_named
-from batchpay.ledger.encoding import now_ms
-from batchpay.ledger.event_chain import FIRST_MAC
+from batchpay.ledger.event_chain import FIRST_MAC, now_ms
 from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
 from batchpay.ledger.machine import machine_name, refuse_clock_behind
-from batchpay.ledger.moving import Contents
 from batchpay.ledger.paths import LedgerPaths, key_path, own_path
 from batchpay.ledger.postgres import arrival, failover, restoring, schema
 from batchpay.ledger.postgres import statements as sql
@@ -32,7 +30,7 @@ from batchpay.ledger.postgres.connection import LedgerNotPermitted, Place, no_le
 from batchpay.ledger.postgres.ledger import PostgresLedger
 from batchpay.ledger.postgres.marks import RunMarks
 from batchpay.ledger.postgres.store import Store, Transaction
-from batchpay.ledger.records import AcceptedWitness
+from batchpay.ledger.records import AcceptedWitness, Contents
 from batchpay.ledger.witness import Witness, witness_of, witnesses_of_others
 from batchpay.settings import LedgerSettings, state_directory
 

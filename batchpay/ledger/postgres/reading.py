@@ -1,20 +1,24 @@
-"""Reading many rows, accounts, and the runs of machines; all else that reports read is in ledger/reading.py."""
+"""Reading rows, payments to payees, earlier payments and the runs of machines; all else is in ledger/reading.py."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
-from batchpay.ledger.encoding import maybe_datetime, to_datetime
+from batchpay.ledger.columns import Earlier, Lookup
+from batchpay.ledger.event_chain import maybe_datetime, to_datetime, to_ms
+from batchpay.ledger.fingerprints import lookup_keys
 from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.store import Store
-from batchpay.ledger.reading import ROWS_AT_ONCE, Details, batch_number
-from batchpay.ledger.records import RowColumns
+from batchpay.ledger.reading import ROWS_AT_ONCE, Details, batch_number, summed_up
+from batchpay.ledger.records import PayeeFacts, RowColumns
 from batchpay.ledger.states import STATE_CODES, STATES
-from batchpay.payment import Environment, State
+from batchpay.payment import Environment, SamePayment, State
+from batchpay.text import place_of, place_word
 
 
 def row_columns(
@@ -76,3 +80,54 @@ def _host_run(found: tuple[Any, ...], rows: Counter[State]) -> HostRun:
         host, is_live, to_datetime(started), maybe_datetime(finished), to_datetime(seen), age_ms // 1000, stopped,
         is_fenced and heard is None, rows.total(), rows[State.IN_DOUBT],
     )  # fmt: skip
+
+
+_NEVER_MS = 1 << 62
+_KEYS_AT_ONCE = 50_000
+
+
+def earlier(
+    store: Store, lookup: Lookup, environment: Environment, days: int, now: datetime, exclude_digest: bytes, within: str
+) -> list[Earlier]:
+    since = to_ms(now - timedelta(days=days)) if days else _NEVER_MS
+    compared = {"digest": exclude_digest, "within": within, "environment": environment.value}
+    near = {"since": since, "open": days > 0}
+    found: dict[int, Earlier] = {}
+    with store.reading() as connection:
+        names = {
+            identity: (name, file)
+            for identity, name, file in connection.execute(sql.COMPARED_BATCHES, compared).fetchall()
+        }
+        if not names:
+            return []
+        (with_older,) = connection.execute(sql.HAS_OLDER_DIGESTS).fetchone() or (False,)
+        by_id, by_bill = lookup_keys(lookup, with_older=with_older)
+        for keys, wanted in ((by_bill, sql.EARLIER_BY_BILL), (by_id, sql.EARLIER_BY_PAYMENT_ID)):
+            # In key order, so that the index is scanned in one direction.
+            keys.sort()
+            for start in range(0, len(keys), _KEYS_AT_ONCE):
+                numbers, rows, named, invoiced = map(list, zip(*keys[start : start + _KEYS_AT_ONCE], strict=True))
+                parameters: dict[str, Any] = {"keys": numbers, "rows": rows, "named": named, "invoiced": invoiced}
+                for row, same, batch, earlier_row, line, at in connection.execute(
+                    wanted, compared | near | parameters, binary=True
+                ):
+                    name, file = names[batch]
+                    place = place_of(place_word(file), earlier_row, line)
+                    one = Earlier(row, SamePayment(same), name, earlier_row, place, to_datetime(at))
+                    found[row] = one
+    return [found[row] for row in sorted(found)]
+
+
+def payee_facts(
+    store: Store, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None
+) -> dict[bytes, PayeeFacts]:
+    wanted = sorted({signed(payee) for payee in payees})
+    of_others = (environment.value, exclude_digest or b"")
+    with store.reading() as connection:
+        return summed_up(
+            (unsigned(payee), unsigned(account), rows, cents)
+            for start in range(0, len(wanted), _KEYS_AT_ONCE)
+            for payee, account, rows, cents in connection.execute(
+                sql.PAID_TO, (*of_others, wanted[start : start + _KEYS_AT_ONCE]), binary=True
+            )
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from batchpay.ledger.decisions import LEDGER_ACCEPTED, doubt, require_named, require_undamaged
-from batchpay.ledger.encoding import now_ms
+from batchpay.ledger.event_chain import now_ms
 from batchpay.ledger.lost_window import lost_by_now, window
 from batchpay.ledger.postgres import failover
 from batchpay.ledger.postgres import statements as sql

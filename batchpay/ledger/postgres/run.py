@@ -17,8 +17,7 @@ from typing import Any
 import psycopg
 
 from batchpay.errors import HeldElsewhere, LedgerDamaged, LedgerNotUsable
-from batchpay.ledger.encoding import now_ms
-from batchpay.ledger.event_chain import event_text, write_ranges
+from batchpay.ledger.event_chain import event_text, now_ms, write_ranges
 from batchpay.ledger.postgres import deadline, failover
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.claims import PAUSE_S_MAX, Claims

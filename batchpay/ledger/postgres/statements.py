@@ -1,8 +1,8 @@
 # ruff: noqa: S608 - what is in braces are state codes and table names, our own words
 """Every statement that the PostgreSQL ledger runs, by name, grouped by table.
 
-All except what creates the schema and moves a run's groups (the numbered .sql files next to this one), and what takes
-over a whole ledger (arrival_statements.py). Values are always parameters; every name includes its schema.
+All except what creates the schema and moves a run's groups (the numbered .sql files next to this one). Values are
+always parameters; every name includes its schema.
 """
 
 from __future__ import annotations
@@ -454,3 +454,28 @@ LOST_ROWS = (
 )
 BODIES = "SELECT batch, chunk, sealed FROM batchpay.body"
 DETAILS = "SELECT batch, chunk, sealed FROM batchpay.detail"
+
+# A ledger that arrives from another database
+
+EMPTY_LEDGER = """
+ALTER TABLE batchpay.event DISABLE TRIGGER USER;
+ALTER TABLE batchpay.attempt DISABLE TRIGGER USER;
+TRUNCATE batchpay.ledger, batchpay.batch, batchpay.run, batchpay.chunk, batchpay.body, batchpay.detail,
+    batchpay.payment, batchpay.attempt, batchpay.event, batchpay.total, batchpay.fingerprint, batchpay.payment_id,
+    batchpay.paid RESTART IDENTITY;
+ALTER TABLE batchpay.event ENABLE TRIGGER USER;
+ALTER TABLE batchpay.attempt ENABLE TRIGGER USER;
+"""
+ADD_ARRIVING = (
+    "INSERT INTO batchpay.ledger (id, version, ledger_id, key_id, number, mac, place, registrations,"
+    " has_older_digests, is_arriving) VALUES (1, %s, %s, %s, %s, %s, %s, %s, %s, true)"
+)
+NUMBER_ON = [
+    "SELECT setval(pg_get_serial_sequence('batchpay.batch', 'id'), max(id)) FROM batchpay.batch",
+    "SELECT setval(pg_get_serial_sequence('batchpay.run', 'id'), max(id)) FROM batchpay.run",
+]
+STANDING_OF_ARRIVING = "SELECT ledger_id, is_arriving FROM batchpay.ledger"
+LATEST_EVENT_OF_KIND = (
+    "SELECT seq, mac, detail FROM batchpay.event WHERE kind = %s AND kind <> 'progress' ORDER BY seq DESC LIMIT 1"
+)
+END_ARRIVING = "UPDATE batchpay.ledger SET is_arriving = false"

@@ -20,8 +20,7 @@ from psycopg.rows import TupleRow
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.database import Parameters, Statements
-from batchpay.ledger.encoding import now_ms
-from batchpay.ledger.event_chain import event_mac, event_text
+from batchpay.ledger.event_chain import event_mac, event_text, now_ms
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.paths import LedgerPaths
 from batchpay.ledger.postgres import statements as sql
@@ -35,7 +34,7 @@ from batchpay.ledger.postgres.connection import (
     translated,
 )
 from batchpay.ledger.postgres.deadline import Deadline
-from batchpay.ledger.totals import TotalsDelta
+from batchpay.ledger.records import TotalsDelta
 from batchpay.ledger.witness import Witness, WitnessRecord
 
 Connection = psycopg.Connection[TupleRow]

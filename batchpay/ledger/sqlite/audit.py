@@ -11,8 +11,7 @@ import sqlite3
 from collections import Counter
 
 from batchpay.errors import LedgerBehind, LedgerDamaged, once_sent
-from batchpay.ledger.encoding import ROW_MASK, ROWS_BITS
-from batchpay.ledger.event_chain import FIRST_MAC, Replay, event_mac
+from batchpay.ledger.event_chain import FIRST_MAC, ROW_MASK, ROWS_BITS, Replay, event_mac
 from batchpay.ledger.payload import unreadable
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.latest import check_witness

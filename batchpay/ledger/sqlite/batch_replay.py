@@ -11,8 +11,7 @@ import json
 import sqlite3
 
 from batchpay.errors import LedgerDamaged
-from batchpay.ledger.encoding import ROW_MASK, id_range
-from batchpay.ledger.event_chain import FIRST_MAC, Replay, event_mac, read_ranges
+from batchpay.ledger.event_chain import FIRST_MAC, ROW_MASK, Replay, event_mac, id_range, read_ranges
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.reading import pieces, values_of_digits
 from batchpay.ledger.sqlite.store import Store, Transaction

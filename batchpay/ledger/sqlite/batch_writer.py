@@ -12,8 +12,7 @@ from batchpay.errors import WrongUse
 from batchpay.ledger import plans
 from batchpay.ledger.columns import PaymentColumns, RejectedColumns
 from batchpay.ledger.contract import RegisteredMeanwhile
-from batchpay.ledger.encoding import DIRECTION_CODES, row_id
-from batchpay.ledger.event_chain import write_ranges
+from batchpay.ledger.event_chain import DIRECTION_CODES, row_id, write_ranges
 from batchpay.ledger.fingerprints import (
     BILL_BYTES,
     PAYMENT_ID_BYTES,
@@ -23,16 +22,14 @@ from batchpay.ledger.fingerprints import (
     record_values,
 )
 from batchpay.ledger.lost_window import require_settled
-from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting
+from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting, WritingAside
 from batchpay.ledger.payload import pick, sealed_chunks
-from batchpay.ledger.records import NewBatch, SignOff
+from batchpay.ledger.records import NewBatch, SignOff, TotalsDelta
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.batch_replay import check_registrations
 from batchpay.ledger.sqlite.failures import translated
 from batchpay.ledger.sqlite.store import ROWS_A_STATEMENT, Store, Transaction
 from batchpay.ledger.states import PENDING, REJECTED, require, require_person
-from batchpay.ledger.totals import TotalsDelta
-from batchpay.ledger.writing_aside import WritingAside
 
 _IDENTITIES_MAX = 1_000_000
 """Digests are gathered up to this many, then inserted in sorted order: several times faster than one by one.

@@ -14,8 +14,7 @@ from functools import partial
 from typing import Any
 
 from batchpay.errors import BatchHeld, LedgerDamaged, LedgerNotUsable
-from batchpay.ledger.moving import MOVED, Contents
-from batchpay.ledger.records import BatchSummary
+from batchpay.ledger.records import MOVED, BatchSummary, Contents
 from batchpay.ledger.spill import spill_files
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.audit import check

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 
 from batchpay.errors import LedgerBehind, LedgerNotUsable
-from batchpay.ledger.moving import MOVED
 from batchpay.ledger.paths import LedgerPaths
+from batchpay.ledger.records import MOVED
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.witness import Witness, WitnessRecord
 

@@ -13,13 +13,11 @@ from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
 from batchpay.ledger.decisions import IN_DOUBT_SETTLED, require_named, settle
 from batchpay.ledger.hosts import HostRun
-from batchpay.ledger.late_answers import refuse_unheard_answers
 from batchpay.ledger.records import Decision, NewBatch, OldBatch, PayeeFacts, Purge, RowColumns, SignOff
+from batchpay.ledger.spill import refuse_unheard_answers
 from batchpay.ledger.sqlite import (
     audit,
     batch_writer,
-    duplicate_lookup,
-    payee_history,
     reading,
     retention,
 )
@@ -49,7 +47,7 @@ class SqliteLedger(StoredLedger[Store, SqliteRun]):
         exclude_digest: bytes | None = None,
         within: str = "",
     ) -> list[Earlier]:
-        return duplicate_lookup.earlier(self.store, lookup, environment, days, now, exclude_digest or b"", within)
+        return reading.earlier(self.store, lookup, environment, days, now, exclude_digest or b"", within)
 
     def register(self, batch: NewBatch, who: str) -> AbstractContextManager[Registering]:
         return batch_writer.registering(self.store, batch, who)
@@ -102,7 +100,7 @@ class SqliteLedger(StoredLedger[Store, SqliteRun]):
     def payee_facts(
         self, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None = None
     ) -> dict[bytes, PayeeFacts]:
-        return payee_history.payee_facts(self.store, payees, environment, exclude_digest)
+        return reading.payee_facts(self.store, payees, environment, exclude_digest)
 
     def last_accounts(
         self, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None = None

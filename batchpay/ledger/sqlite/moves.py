@@ -10,8 +10,7 @@ from typing import Any
 
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger import mover
-from batchpay.ledger.encoding import ROW_MASK, id_range, row_id
-from batchpay.ledger.event_chain import write_ranges
+from batchpay.ledger.event_chain import ROW_MASK, id_range, row_id, write_ranges
 from batchpay.ledger.keys import SEAL_BYTES
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.states import (

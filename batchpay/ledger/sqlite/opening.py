@@ -1,15 +1,20 @@
-"""Opening and creating a ledger, and every reason not to rely on it."""
+"""Opening and creating a ledger, and every reason not to rely on it.
+
+The schema's versions are the numbered .sql files next to this one, applied forward only, each in one transaction. A new
+ledger goes through all of them, so there is one description of the schema and nothing to keep in sync with it.
+"""
 
 from __future__ import annotations
 
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from enum import Enum
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 
 from batchpay.errors import (
@@ -25,16 +30,14 @@ from batchpay.errors import (
     once_sent,
 )
 from batchpay.ledger import lost_window
-from batchpay.ledger.encoding import now_ms
-from batchpay.ledger.event_chain import FIRST_MAC, event_mac
+from batchpay.ledger.event_chain import FIRST_MAC, event_mac, now_ms
 from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
 from batchpay.ledger.locks import FileLock
 from batchpay.ledger.machine import refuse_clock_behind
-from batchpay.ledger.moving import Contents
 from batchpay.ledger.paths import LedgerPaths
-from batchpay.ledger.records import AcceptedWitness
-from batchpay.ledger.sqlite import restoring, schema
+from batchpay.ledger.records import AcceptedWitness, Contents
+from batchpay.ledger.sqlite import restoring
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.audit import check_at_opening, refuse_behind
 from batchpay.ledger.sqlite.backup import back_up
@@ -45,6 +48,37 @@ from batchpay.ledger.sqlite.ledger import SqliteLedger
 from batchpay.ledger.sqlite.store import LOCK_WAIT_S, Store, connect, lock_path
 from batchpay.ledger.witness import Witness, WitnessRecord, witnesses_of_others
 from batchpay.writing.atomic import sync_directory
+
+APPLICATION_ID = 0x62706179
+"""`bpay`: distinguishes a ledger from another program's SQLite file."""
+
+
+def scripts() -> list[str]:
+    """Return the texts of all migrations in order; the schema's version is their number."""
+    sources = [source for source in files("batchpay.ledger.sqlite").iterdir() if source.name.endswith(".sql")]
+    return [source.read_text("utf-8") for source in sorted(sources, key=lambda source: source.name)]
+
+
+def statements(script: str) -> Iterator[str]:
+    """Split a script; sqlite3's own executescript would commit before each."""
+    pending = ""
+    for line in script.splitlines(keepends=True):
+        pending += line
+        if sqlite3.complete_statement(pending):
+            yield pending
+            pending = ""
+    if any(not line.startswith("--") for line in pending.splitlines() if line.strip()):
+        raise ValueError("a migration ends in the middle of a statement")
+
+
+def migrate(connection: sqlite3.Connection, migrations: Sequence[str], version: int) -> None:
+    """Apply what is missing above `version`; the caller holds the transaction."""
+    for script in migrations[version:]:
+        for statement in statements(script):
+            connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {len(migrations)}")
+
 
 LOOPBACK = "made by itself for a test gateway on loopback"
 """Why a ledger for rehearsals needs no person's word to exist next to another one."""
@@ -180,7 +214,7 @@ def _write_new(place: LedgerPaths, keys: Keys, machine: str | None, who: str, wh
     try:
         connection.execute("PRAGMA journal_mode = WAL").fetchone()
         connection.execute("BEGIN IMMEDIATE")
-        schema.migrate(connection, schema.scripts(), 0)
+        migrate(connection, scripts(), 0)
         meta = {"ledger id": ledger_id, "key id": keys.key_id, "probe": "0"}
         connection.executemany(sql.ADD_META, meta.items())
         connection.execute(sql.ADD_EVENT, (*event, mac))
@@ -264,11 +298,11 @@ def _check_machine(store: Store) -> None:
 def _check_version(store: Store, *, read_only: bool) -> None:
     """Refuse what is not a ledger or is a newer one; upgrade an older one, after a backup."""
     path = store.place.ledger
-    migrations = schema.scripts()
+    migrations = scripts()
     with store.reading() as connection:
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if application != schema.APPLICATION_ID or version < 1:
+    if application != APPLICATION_ID or version < 1:
         raise LedgerDamaged(f"{path} is not a ledger of batchpay")
     if version > len(migrations):
         raise LedgerNewer(f"the ledger {path} was written by a later version of batchpay; update batchpay")
@@ -280,7 +314,7 @@ def _check_version(store: Store, *, read_only: bool) -> None:
     with store.transaction() as transaction:
         # Another process may have been here since.
         version = transaction.execute("PRAGMA user_version").fetchone()[0]
-        schema.migrate(transaction.connection, migrations, version)
+        migrate(transaction.connection, migrations, version)
 
 
 def _probe(store: Store) -> None:

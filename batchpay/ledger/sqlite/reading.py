@@ -1,18 +1,26 @@
-"""Reading many rows, and the accounts of a few payees; all else that reports read is in ledger/reading.py."""
+"""Reading many rows, what was paid to payees, and payments that an earlier batch has; see also ledger/reading.py.
+
+What was paid to payees is noted as runs finish, not while rows are sent: an index on the rows themselves made accepting
+ten times as expensive.
+"""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime, timedelta
 
-from batchpay.ledger.encoding import ROW_MASK, id_range
-from batchpay.ledger.reading import ROWS_AT_ONCE, Details, batch_number
-from batchpay.ledger.records import RowColumns
+from batchpay.ledger.columns import Earlier, Lookup
+from batchpay.ledger.event_chain import ROW_MASK, ROWS_BITS, id_range, to_datetime, to_ms
+from batchpay.ledger.fingerprints import lookup_keys
+from batchpay.ledger.reading import ROWS_AT_ONCE, Details, batch_number, summed_up
+from batchpay.ledger.records import PayeeFacts, RowColumns
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.states import STATE_CODES
-from batchpay.payment import Environment, State
+from batchpay.payment import Environment, SamePayment, State
+from batchpay.text import place_of, place_word
 
 _VALUES_OF_DIGITS = bytes.maketrans(b"0123456789", bytes(range(10)))
 
@@ -65,3 +73,48 @@ def last_accounts(
                 if latest.get(payee) == batch and text.get("account"):
                     accounts[payee] = text["account"]
     return accounts
+
+
+def payee_facts(
+    store: Store, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None
+) -> dict[bytes, PayeeFacts]:
+    with store.reading() as connection:
+        others = connection.execute(sql.BATCHES_BUT, (environment, exclude_digest or b"")).fetchall()
+        counted = {number for (number,) in others}
+        connection.execute(sql.MAKE_WANTED_PAYEES)
+        # In key order, so that the table is scanned in one direction.
+        connection.executemany(sql.ADD_WANTED_PAYEE, ((payee,) for payee in sorted(set(payees))))
+        return summed_up(
+            (payee, account, rows, cents)
+            for payee, account, batch, rows, cents in connection.execute(sql.PAID_TO_WANTED)
+            if batch in counted
+        )
+
+
+def earlier(
+    store: Store, lookup: Lookup, environment: Environment, days: int, now: datetime, exclude_digest: bytes, within: str
+) -> list[Earlier]:
+    since = to_ms(now - timedelta(days=days)) if days else sql.NEVER_MS
+    compared = (within, exclude_digest, within, environment)
+    found: dict[int, Earlier] = {}
+    with store.reading() as connection:
+        names = {identity: (name, file) for identity, name, file in connection.execute(sql.COMPARED_BATCHES, compared)}
+        if not names:
+            return []
+        with_older = connection.execute(sql.HAS_OLDER_DIGESTS).fetchone()
+        by_id, by_bill = lookup_keys(lookup, with_older=bool(with_older))
+        connection.execute(sql.MAKE_WANTED_KEYS)
+        for keys, wanted, parameters in (
+            (by_bill, sql.EARLIER_BY_BILL.replace("?1", str(since)), compared),
+            (by_id, sql.EARLIER_BY_PAYMENT_ID, compared),
+        ):
+            connection.execute(sql.CLEAR_WANTED_KEYS)
+            # In key order, so that the index is scanned in one direction.
+            connection.executemany(sql.ADD_WANTED_KEY, sorted(keys))
+            for row, ranked, line, at in connection.execute(wanted, parameters):
+                rank, identity = ranked >> sql.RANK_BITS, ranked & (1 << sql.RANK_BITS) - 1
+                if rank:
+                    (batch, file), earlier_row = names[identity >> ROWS_BITS], identity & ROW_MASK
+                    place = place_of(place_word(file), earlier_row, line)
+                    found[row] = Earlier(row, SamePayment(rank), batch, earlier_row, place, to_datetime(at))
+    return [found[row] for row in sorted(found)]

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from batchpay.errors import LedgerNotUsable, RunStopped, WrongUse
 from batchpay.ledger.decisions import require_named
-from batchpay.ledger.encoding import id_range, to_datetime, to_ms
+from batchpay.ledger.event_chain import id_range, to_datetime, to_ms
 from batchpay.ledger.lost_window import require_settled
 from batchpay.ledger.reading import batch_number, batches
 from batchpay.ledger.records import PURGE_COMPLETED, PURGED, BatchSummary, OldBatch

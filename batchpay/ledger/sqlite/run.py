@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
-from batchpay.ledger.encoding import id_range, now_ms, row_id
-from batchpay.ledger.late_answers import LateAnswers
+from batchpay.ledger.event_chain import id_range, now_ms, row_id
 from batchpay.ledger.payload import Bodies
 from batchpay.ledger.records import RECOVERED_REASON, PendingPayment
-from batchpay.ledger.spill import Spill, Spilled, read_spill, spill_files, spill_path
+from batchpay.ledger.spill import LateAnswers, Spill, Spilled, read_spill, spill_files, spill_path
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.failures import translated
 from batchpay.ledger.sqlite.moves import BeingSent, Claimed, Mover, NotAsClaimed

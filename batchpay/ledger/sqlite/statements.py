@@ -1,8 +1,7 @@
 # ruff: noqa: S608 - what is in braces are state codes and table names, our own words
 """Every statement that the SQLite ledger runs, by name, grouped by table.
 
-All except what creates the schema (the numbered .sql files next to this one) and the search for duplicates, whose two
-long statements are where they are explained (duplicate_lookup.py). Values are always parameters.
+All except what creates the schema (the numbered .sql files next to this one). Values are always parameters.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import Literal
 
 from batchpay.ledger.keys import SEAL_BYTES
 from batchpay.ledger.states import ACCEPTED, OPEN, PENDING, REJECTED, SENDING
+from batchpay.payment import SamePayment
 
 _OPEN = ", ".join(map(str, OPEN))
 _IDS = "IN (SELECT value FROM json_each(?))"
@@ -309,6 +309,42 @@ LAST_PAID_IN = (
     " AND payee IN (SELECT payee FROM wanted) GROUP BY payee"
 )
 
+# Payments that an earlier batch has
+
+_COUNTED = f"{_OPEN}, {ACCEPTED}"
+NEVER_MS = 1 << 62
+"""Later than any payment: with it, age alone makes none a duplicate."""
+RANK_BITS = 60
+"""A row's id takes less; the bits above it say how closely the earlier payment matches."""
+
+_COMPARED = "(? = '' AND batch.digest <> ? OR batch.name = ?) AND batch.environment = ?"
+COMPARED_BATCHES = f"SELECT id, name, file FROM batch WHERE {_COMPARED}"
+HAS_OLDER_DIGESTS = "SELECT 1 FROM meta WHERE name = 'latest batch of version 2'"
+MAKE_WANTED_KEYS = "CREATE TEMP TABLE wanted (key INTEGER, row INTEGER, named INTEGER, invoiced INTEGER)"
+CLEAR_WANTED_KEYS = "DELETE FROM wanted"
+ADD_WANTED_KEY = "INSERT INTO wanted VALUES (?, ?, ?, ?)"
+_FOUND = f"""
+JOIN row ON row.id = found.id AND row.state IN ({_COUNTED})
+JOIN batch ON batch.id = found.id >> 32 AND {_COMPARED}
+LEFT JOIN attempt ON attempt.id = found.id
+GROUP BY wanted.row
+"""
+# A payment counts from the later of its registration and its latest attempt: a batch may wait for days to be sent.
+_AT = "max(batch.registered_at, coalesce(attempt.sent_at, 0))"
+# One that is not settled is not days ago, but still to come: whatever repeats it would be paid beside it.
+_IS_NEAR = f"({_AT} >= ?1 OR (row.state IN ({_OPEN}) AND ?1 < {NEVER_MS}))"
+EARLIER_BY_PAYMENT_ID = f"""
+SELECT wanted.row, max({SamePayment.PAYMENT_ID.value} << {RANK_BITS} | found.id), row.line, {_AT}
+FROM wanted CROSS JOIN payment_id AS found ON found.payment_id = wanted.key {_FOUND}
+"""
+EARLIER_BY_BILL = f"""
+SELECT wanted.row, max(CASE
+    WHEN {_IS_NEAR} OR (wanted.invoiced AND NOT (wanted.named AND found.named)) THEN {SamePayment.BILL.value}
+    WHEN wanted.named AND found.named THEN {SamePayment.ANOTHER_ID.value} ELSE 0 END << {RANK_BITS} | found.id),
+    row.line, {_AT}
+FROM wanted CROSS JOIN fingerprint AS found ON found.fingerprint = wanted.key {_FOUND}
+"""
+
 # One batch compared with its history
 
 ROWS_OF_BATCH = (
@@ -374,7 +410,7 @@ TEXTS_OF_PURGED = (
     " WHERE kind = 'purged' AND kind <> 'progress' AND (message IS NOT NULL OR reason IS NOT NULL)"
 )
 
-# A ledger that moves to another database: see moving.Contents
+# A ledger that moves to another database: see records.Contents
 
 LAST_DETAIL = "SELECT detail FROM event WHERE kind = ? AND kind <> 'progress' ORDER BY number DESC LIMIT 1"
 LAST_MAC_BEFORE = "SELECT number, mac FROM event WHERE kind <> ? ORDER BY number DESC LIMIT 1"

@@ -21,15 +21,14 @@ from typing import Any
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.database import Parameters, Statements
-from batchpay.ledger.encoding import now_ms
-from batchpay.ledger.event_chain import FIRST_MAC, event_mac, event_text
+from batchpay.ledger.event_chain import FIRST_MAC, event_mac, event_text, now_ms
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.locks import FileLock
 from batchpay.ledger.paths import LedgerPaths
+from batchpay.ledger.records import TotalsDelta
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.failures import FOREIGN, translate, translated
 from batchpay.ledger.sqlite.latest import require_in_force
-from batchpay.ledger.totals import TotalsDelta
 from batchpay.ledger.witness import Witness, WitnessRecord
 
 LOCK_WAIT_S = 30.0
