@@ -45,7 +45,7 @@ def _by_key(keys: Sequence[int], *columns: Sequence[int]) -> Iterator[tuple[int,
             yield key, [list(compress(column, chosen)) for column in columns]
 
 
-class Tally:
+class BatchTally:
     """The state of one batch's rows.
 
     Rows are added by column, a few thousand at a time: a loop over single rows would cost several times as much.

@@ -20,7 +20,7 @@ from batchpay.ledger.postgres import arrival
 from batchpay.ledger.records import Decision
 from batchpay.ledger.sqlite import audit, departure, opening
 from batchpay.ledger.sqlite.ledger import SqliteLedger
-from batchpay.ledger.sqlite.store import Store
+from batchpay.ledger.sqlite.store import SqliteStore
 from batchpay.ledger.witness import Witness
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import Environment, State
@@ -295,7 +295,7 @@ def test_a_file_registered_while_the_ledger_is_checked_is_not_left_behind(
     ledger = mover.factory.create()
     register(ledger, columns(ledger, [1, 2]))
 
-    def check(store: Store) -> list[str]:
+    def check(store: SqliteStore) -> list[str]:
         name = register(ledger, columns(ledger, [1, 2], salt="late"), content=b"late")
         held.enter_context(ledger.lock(ledger.find(name).digest))
         runs.append(ledger.start(name, "bob"))

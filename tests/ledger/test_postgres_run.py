@@ -18,7 +18,7 @@ from batchpay.ledger.postgres import connection, deadline
 from batchpay.ledger.postgres import run as of_run
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.ledger import PostgresLedger
-from batchpay.ledger.postgres.store import Transaction
+from batchpay.ledger.postgres.store import PostgresTransaction
 from batchpay.ledger.records import Decision
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
@@ -497,8 +497,8 @@ def test_a_transaction_that_may_not_begin_leaves_none_open(
     with ledger.lock(ledger.find(name).digest):
         run = run_of(ledger, name)
 
-        def begins_and_refuses() -> Transaction:
-            Transaction(run._store)
+        def begins_and_refuses() -> PostgresTransaction:
+            PostgresTransaction(run._store)
             raise LedgerNotUsable("restored meanwhile")
 
         with monkeypatch.context() as patch, pytest.raises(LedgerNotUsable, match="restored"):

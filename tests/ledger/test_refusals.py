@@ -28,7 +28,7 @@ from batchpay.ledger.open import accept_witness, create_ledger, location, open_l
 from batchpay.ledger.sqlite import files, opening
 from batchpay.ledger.sqlite.failures import translate
 from batchpay.ledger.sqlite.files import file_system
-from batchpay.ledger.sqlite.store import Store, lock_path
+from batchpay.ledger.sqlite.store import SqliteStore, lock_path
 from batchpay.payment import State
 from tests.ledger.batches import columns, register
 from tests.ledger.factories import LedgerFactory
@@ -316,9 +316,9 @@ def test_one_process_at_a_time_opens_writes_and_checkpoints(closed: LedgerFactor
     What was refused is over: the page's server had to be started again after one refusal.
     """
     place, keys = location(closed.settings), load_keys(closed.key)
-    store, other = Store(place, keys, read_only=False, wait_s=0.01), FileLock(lock_path(place))
+    store, other = SqliteStore(place, keys, read_only=False, wait_s=0.01), FileLock(lock_path(place))
     other.acquire(0)
-    for use in (store.begin, store.checkpoint, lambda: Store(place, keys, read_only=False, wait_s=0.01)):
+    for use in (store.begin, store.checkpoint, lambda: SqliteStore(place, keys, read_only=False, wait_s=0.01)):
         with pytest.raises(LedgerNotUsable, match="another program keeps the ledger locked"):
             use()
     other.release()
@@ -337,7 +337,7 @@ def test_a_ledger_that_failed_or_was_closed_is_left_as_it_is(
     closed: LedgerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not even shortened: and what ends a run tells what has failed, and nothing that followed from it."""
-    store = Store(location(closed.settings), load_keys(closed.key), read_only=False)
+    store = SqliteStore(location(closed.settings), load_keys(closed.key), read_only=False)
     monkeypatch.setattr(store, "committed", lambda *_: os.close(1 << 20))
     with pytest.raises(LedgerNotUsable), store.transaction():
         pass
@@ -352,7 +352,7 @@ def test_a_ledger_that_failed_or_was_closed_is_left_as_it_is(
 
 def test_what_was_committed_is_on_the_disk_and_what_was_deleted_is_gone(closed: LedgerFactory) -> None:
     """SQLite alone promises neither, and may put what it sorts into a file in clear."""
-    store = Store(location(closed.settings), load_keys(closed.key), read_only=False)
+    store = SqliteStore(location(closed.settings), load_keys(closed.key), read_only=False)
     wanted = {"synchronous": 2, "fullfsync": 1, "checkpoint_fullfsync": 1, "secure_delete": 1, "wal_autocheckpoint": 0}
     safe = {"trusted_schema": 0, "cell_size_check": 1, "temp_store": 2, "busy_timeout": 30_000}
     assert store.write_anew()

@@ -14,7 +14,7 @@ from batchpay.ledger.contract import Ledger, Run
 from batchpay.ledger.event_chain import Replay
 from batchpay.ledger.records import Decision
 from batchpay.ledger.sqlite.ledger import SqliteLedger
-from batchpay.ledger.sqlite.moves import Mover
+from batchpay.ledger.sqlite.moves import SqliteMover
 from batchpay.ledger.states import MOVES, STATE_CODES, IllegalMove, Need
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
@@ -52,12 +52,12 @@ AS_REGISTERED = {row: state for state, row in ROW_IN.items()}
 
 
 @contextmanager
-def undone(ledger: Ledger, event: str) -> Iterator[Mover]:
+def undone(ledger: Ledger, event: str) -> Iterator[SqliteMover]:
     """Move rows as an event does, in a transaction of which nothing stays."""
     assert isinstance(ledger, SqliteLedger)
     transaction = ledger.store.begin()
     try:
-        yield Mover(transaction, 1, event, "ben", "tried")
+        yield SqliteMover(transaction, 1, event, "ben", "tried")
     finally:
         transaction.rollback()
 
@@ -211,7 +211,7 @@ def test_what_a_person_decides_names_the_person_and_a_reason(
     ledger, name, _ = running
     assert isinstance(ledger, SqliteLedger)
     with pytest.raises(IllegalMove), ledger.store.transaction() as transaction:
-        Mover(transaction, 1, event, who, why)
+        SqliteMover(transaction, 1, event, who, why)
     if event == "released":
         with pytest.raises(IllegalMove):
             release(ledger, name, [columns(ledger, [ROW_IN[State.REJECTED]])], who, why or "")
@@ -225,7 +225,7 @@ def test_no_event_that_a_person_decides_is_begun_for_nobody(running: tuple[Ledge
     assert isinstance(ledger, SqliteLedger)
     for who, why in (("", "x"), ("ada", " "), ("ada", None)):
         with pytest.raises(IllegalMove, match="a named person"), ledger.store.transaction() as transaction:
-            Mover(transaction, 1, event, who, why)
+            SqliteMover(transaction, 1, event, who, why)
 
 
 @pytest.mark.ledgers("sqlite")
@@ -235,7 +235,7 @@ def test_a_row_whose_attempt_proved_nothing_is_not_rejected(running: tuple[Ledge
     assert isinstance(ledger, SqliteLedger)
     with pytest.raises(IllegalMove, match="may have been sent"), ledger.store.transaction() as transaction:
         transaction.execute("UPDATE row SET state = 3 WHERE id & 4294967295 = ?", (ROW_IN[State.ACCEPTED],))
-        Mover(transaction, 1, "rejected", "ada").reject([ROW_IN[State.ACCEPTED]], "gatewayId.unknown")
+        SqliteMover(transaction, 1, "rejected", "ada").reject([ROW_IN[State.ACCEPTED]], "gatewayId.unknown")
 
 
 def test_a_run_that_was_replaced_rejects_nothing(running: tuple[Ledger, str, Run]) -> None:

@@ -13,8 +13,8 @@ from batchpay.ledger.columns import PaymentColumns
 from batchpay.ledger.contract import Ledger, Run
 from batchpay.ledger.open import accept_witness, settle_lost_window
 from batchpay.ledger.sqlite import store
-from batchpay.ledger.sqlite.batch_writer import ChunkWriter
-from batchpay.ledger.sqlite.store import Transaction
+from batchpay.ledger.sqlite.batch_writer import SqliteChunkWriter
+from batchpay.ledger.sqlite.store import SqliteTransaction
 from batchpay.ledger.witness import Witness
 from tests.ledger.batches import ACCEPTED, columns, new_batch, register
 from tests.ledger.factories import LedgerFactory
@@ -25,9 +25,9 @@ pytestmark = pytest.mark.ledgers("sqlite")
 def test_a_registration_that_is_left_ends_its_writing_first(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that are written when the transaction is undone would stand by themselves, and no batch would know them."""
     released, writing_at_rollback = threading.Event(), list[bool]()
-    add, join, rollback = ChunkWriter.add, threading.Thread.join, Transaction.rollback
+    add, join, rollback = SqliteChunkWriter.add, threading.Thread.join, SqliteTransaction.rollback
 
-    def slow_add(writer: ChunkWriter, ids: Sequence[int], payments: PaymentColumns) -> list[int]:
+    def slow_add(writer: SqliteChunkWriter, ids: Sequence[int], payments: PaymentColumns) -> list[int]:
         released.wait()
         return add(writer, ids, payments)
 
@@ -35,13 +35,13 @@ def test_a_registration_that_is_left_ends_its_writing_first(ledger: Ledger, monk
         released.set()
         join(thread, timeout)
 
-    def watched_rollback(transaction: Transaction) -> None:
+    def watched_rollback(transaction: SqliteTransaction) -> None:
         writing_at_rollback.append(any(one.name.startswith("register") for one in threading.enumerate()))
         rollback(transaction)
 
-    monkeypatch.setattr(ChunkWriter, "add", slow_add)
+    monkeypatch.setattr(SqliteChunkWriter, "add", slow_add)
     monkeypatch.setattr(threading.Thread, "join", releasing_join)
-    monkeypatch.setattr(Transaction, "rollback", watched_rollback)
+    monkeypatch.setattr(SqliteTransaction, "rollback", watched_rollback)
     payments = columns(ledger, [1])
     with pytest.raises(KeyError), ledger.register(new_batch(ledger, 1), "ada") as registering:
         registering.add_payments(payments)

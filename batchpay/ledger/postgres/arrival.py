@@ -18,12 +18,12 @@ from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.audit import check
 from batchpay.ledger.postgres.moves import attempt_seal, rejected_seal, storable
 from batchpay.ledger.postgres.reading import signed
-from batchpay.ledger.postgres.store import Store, Transaction, chained_mac
+from batchpay.ledger.postgres.store import PostgresStore, PostgresTransaction, chained_mac
 from batchpay.ledger.records import ARRIVED, Contents
 from batchpay.ledger.witness import WitnessRecord
 
 
-def receive(store: Store, contents: Contents, who: str, why: str) -> None:
+def receive(store: PostgresStore, contents: Contents, who: str, why: str) -> None:
     """Copy a whole ledger, as one that is arriving; raises LedgerNotUsable if another one is here."""
     store.ledger_id, store.host = contents.ledger_id, failover.new_host(store.mark)
     with store.transaction() as transaction:
@@ -42,7 +42,7 @@ def receive(store: Store, contents: Contents, who: str, why: str) -> None:
         raise LedgerDamaged(f"the copy in {store.place.name} is not what was copied: {problems[0]}; nothing was moved")
 
 
-def begin(store: Store, contents: Contents) -> None:
+def begin(store: PostgresStore, contents: Contents) -> None:
     """Put a ledger that arrived in force here, and let this machine know it; do nothing if it already is."""
     with store.reading() as connection:
         standing = connection.execute(sql.STANDING_OF_ARRIVING).fetchone()
@@ -60,7 +60,7 @@ def begin(store: Store, contents: Contents) -> None:
             transaction.execute(sql.END_ARRIVING)
 
 
-def _copy_all(transaction: Transaction, store: Store, contents: Contents, who: str, why: str) -> None:
+def _copy_all(transaction: PostgresTransaction, store: PostgresStore, contents: Contents, who: str, why: str) -> None:
     keys, version = store.keys, len(schema.scripts())
     macs: dict[int, bytes] = {}
     """By run, the mac of the event that began it."""
@@ -94,7 +94,7 @@ def _copy_all(transaction: Transaction, store: Store, contents: Contents, who: s
 
 
 def _events(
-    transaction: Transaction, contents: Contents, macs: dict[int, bytes], head: list[Any]
+    transaction: PostgresTransaction, contents: Contents, macs: dict[int, bytes], head: list[Any]
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the old history as the ledger's own chain, reauthenticated; `head` ends as number and mac of the last."""
     for number, *event in contents.events():
@@ -105,7 +105,7 @@ def _events(
         yield 0, number, *event, mac
 
 
-def _copy_rows(transaction: Transaction, contents: Contents) -> None:
+def _copy_rows(transaction: PostgresTransaction, contents: Contents) -> None:
     keys = transaction.keys
 
     def payments() -> Iterator[tuple[Any, ...]]:
@@ -145,7 +145,7 @@ def _copy_rows(transaction: Transaction, contents: Contents) -> None:
     _copy(transaction, "detail", "batch, chunk, sealed", contents.details())
 
 
-def _copy(transaction: Transaction, table: str, columns: str, rows: Iterable[tuple[Any, ...]]) -> None:
+def _copy(transaction: PostgresTransaction, table: str, columns: str, rows: Iterable[tuple[Any, ...]]) -> None:
     with transaction.connection.cursor().copy(f"COPY batchpay.{table} ({columns}) FROM STDIN") as copying:
         for row in rows:
             copying.write_row(row)

@@ -17,10 +17,10 @@ from batchpay.ledger.event_chain import FIRST_MAC, Replay
 from batchpay.ledger.payload import unreadable
 from batchpay.ledger.postgres import failover
 from batchpay.ledger.postgres import statements as sql
-from batchpay.ledger.postgres.store import Connection, Store, chained_mac, stream
+from batchpay.ledger.postgres.store import Connection, PostgresStore, chained_mac, stream
 from batchpay.ledger.records import ARRIVED
 from batchpay.ledger.states import PENDING, STATES
-from batchpay.ledger.tally import Tally, batches_out_of_totals, rows_without_bill
+from batchpay.ledger.tally import BatchTally, batches_out_of_totals, rows_without_bill
 
 _EVENTS_AT_OPENING = 50
 _ROWS_AT_ONCE = 4096
@@ -31,7 +31,7 @@ _Head = tuple[int, bytes]
 class _History:
     """The chains of events, followed in the order in which they moved rows."""
 
-    def __init__(self, store: Store, own: _Head) -> None:
+    def __init__(self, store: PostgresStore, own: _Head) -> None:
         self.replay = Replay()
         self.heads: dict[int, _Head] = {0: own}
         self.ends: dict[int, _Head] = {}
@@ -62,7 +62,7 @@ class _History:
         return f"the history of run {wrong} is cut off" if wrong is not None else None
 
 
-def check(store: Store, *, by_witness: bool = True) -> list[str]:
+def check(store: PostgresStore, *, by_witness: bool = True) -> list[str]:
     """Check the whole ledger, against what machines know of it or by itself; return one line per problem."""
     # The witness first: whatever is committed meanwhile makes the ledger newer than the witness, never older.
     testimony = store.witness.read()
@@ -88,7 +88,7 @@ def check(store: Store, *, by_witness: bool = True) -> list[str]:
     return problems
 
 
-def check_at_opening(store: Store) -> list[str]:
+def check_at_opening(store: PostgresStore) -> list[str]:
     """Check the end of the ledger's own chain and the control totals."""
     with store.reading() as connection:
         found = connection.execute(sql.LAST_OF_OWN_CHAIN, (_EVENTS_AT_OPENING + 1,)).fetchall()
@@ -103,7 +103,7 @@ def check_at_opening(store: Store) -> list[str]:
         return batches_out_of_totals(connection, sql)
 
 
-def check_batch(store: Store, batch: int) -> None:
+def check_batch(store: PostgresStore, batch: int) -> None:
     """Raise LedgerDamaged if a batch is not what its history says; reads the history from its registration on."""
     with store.reading() as connection:
         wrong = _problem_of_batch(store, connection, batch)
@@ -111,7 +111,7 @@ def check_batch(store: Store, batch: int) -> None:
         raise LedgerDamaged(f"the ledger is damaged: {wrong}; nothing was sent (batchpay ledger check says more)")
 
 
-def _problem_of_batch(store: Store, connection: Connection, batch: int) -> str | None:
+def _problem_of_batch(store: PostgresStore, connection: Connection, batch: int) -> str | None:
     first = connection.execute(sql.REGISTRATION, (batch,)).fetchone()
     if first is None:
         return "its history does not know the batch"
@@ -126,7 +126,7 @@ def _problem_of_batch(store: Store, connection: Connection, batch: int) -> str |
 
 
 def _batch_problem(connection: Connection, batch: int, replay: Replay) -> str | None:
-    tally = Tally(replay, batch)
+    tally = BatchTally(replay, batch)
     with connection.cursor(name="rows_of_batch") as found:
         found.execute(sql.ROWS_OF_BATCH, (batch,), binary=True)
         while some := found.fetchmany(_ROWS_AT_ONCE):
@@ -137,7 +137,7 @@ def _batch_problem(connection: Connection, batch: int, replay: Replay) -> str | 
     return tally.problem(connection, sql)
 
 
-def _seals_problem(store: Store, connection: Connection, batch: int, state: int | None) -> str | None:
+def _seals_problem(store: PostgresStore, connection: Connection, batch: int, state: int | None) -> str | None:
     """Check the attempts (of one state only, if given) and seals behind the rows."""
     for statement in (sql.ROWS_UNLIKE_ATTEMPTS, sql.LATER_ATTEMPTS):
         differing = (connection.execute(statement, (batch,)).fetchone() or (0,))[0]
@@ -172,7 +172,7 @@ def _check_runs(connection: Connection, history: _History) -> list[str]:
     return []
 
 
-def _check_payloads(store: Store, connection: Connection) -> list[str]:
+def _check_payloads(store: PostgresStore, connection: Connection) -> list[str]:
     """Find payloads that can't be read, or that do not exist exactly as long as a row may still be sent."""
     problems = []
     wrong = (connection.execute(sql.CHUNKS_UNLIKE_ROWS).fetchone() or (0,))[0]

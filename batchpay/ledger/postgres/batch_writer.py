@@ -23,7 +23,7 @@ from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import translated
 from batchpay.ledger.postgres.moves import rejected_seal, storable
 from batchpay.ledger.postgres.reading import signed
-from batchpay.ledger.postgres.store import Store, Transaction
+from batchpay.ledger.postgres.store import PostgresStore, PostgresTransaction
 from batchpay.ledger.records import NewBatch, SignOff, TotalsDelta
 from batchpay.ledger.states import PENDING, REJECTED, require, require_person
 
@@ -43,7 +43,7 @@ _PAYMENT_ID = struct.Struct(">H i8s ii ii")
 _DIGEST_AT = struct.calcsize(">H i")
 
 
-def _copy(transaction: Transaction, statement: str, lines: Iterable[bytes]) -> None:
+def _copy(transaction: PostgresTransaction, statement: str, lines: Iterable[bytes]) -> None:
     with transaction.connection.cursor().copy(statement) as copying:
         copying.write(_COPY_HEAD + b"".join(lines) + _COPY_END)
 
@@ -57,10 +57,10 @@ def _number(value: int | None) -> bytes:
     return _NULL if value is None else _INT4(4, value)
 
 
-class ChunkWriter:
+class PostgresChunkWriter:
     """Writes rows' sealed payloads and digests; used for new batches and for rows released later."""
 
-    def __init__(self, transaction: Transaction, batch: int) -> None:
+    def __init__(self, transaction: PostgresTransaction, batch: int) -> None:
         self._keys = transaction.keys
         self._transaction = transaction
         self._batch = batch
@@ -107,13 +107,13 @@ class ChunkWriter:
 class PostgresRegistering:
     """A batch being written; see contract.Registering."""
 
-    def __init__(self, store: Store, transaction: Transaction, batch: NewBatch, who: str) -> None:
+    def __init__(self, store: PostgresStore, transaction: PostgresTransaction, batch: NewBatch, who: str) -> None:
         self._store = store
         self._transaction = transaction
         self._new = batch
         self._who = who
         self._batch = BatchInWriting(transaction, batch)
-        self._chunks = ChunkWriter(transaction, self._batch.number)
+        self._chunks = PostgresChunkWriter(transaction, self._batch.number)
         self._aside = WritingAside()
 
     def add_payments(self, payments: PaymentColumns) -> None:
@@ -173,7 +173,7 @@ class PostgresRegistering:
         self._aside.close()
 
 
-def count_registration(transaction: Transaction, batch: int, seen: int) -> None:
+def count_registration(transaction: PostgresTransaction, batch: int, seen: int) -> None:
     """Count a registration or release whose digests are written.
 
     Raises RegisteredMeanwhile if others have added one of the same digests since the lookup: ten machines that register
@@ -187,7 +187,7 @@ def count_registration(transaction: Transaction, batch: int, seen: int) -> None:
 
 
 @contextmanager
-def registering(store: Store, batch: NewBatch, who: str) -> Iterator[PostgresRegistering]:
+def registering(store: PostgresStore, batch: NewBatch, who: str) -> Iterator[PostgresRegistering]:
     """Begin writing a batch; nothing of it is committed unless it was finished."""
     transaction = store.begin()
     try:
@@ -207,7 +207,7 @@ def registering(store: Store, batch: NewBatch, who: str) -> Iterator[PostgresReg
 
 
 def release(
-    store: Store,
+    store: PostgresStore,
     batch: int,
     payments: Iterable[PaymentColumns],
     who: str,
@@ -223,7 +223,7 @@ def release(
     with store.transaction() as transaction:
         require_settled(transaction)
         transaction.execute(sql.LOCK_BATCH, (batch,))
-        writer = ChunkWriter(transaction, batch)
+        writer = PostgresChunkWriter(transaction, batch)
         changes = TotalsDelta()
         for columns in payments:
             released += _release_columns(transaction, batch, columns, writer, changes)
@@ -239,7 +239,11 @@ def release(
 
 
 def _release_columns(
-    transaction: Transaction, batch: int, payments: PaymentColumns, writer: ChunkWriter, changes: TotalsDelta
+    transaction: PostgresTransaction,
+    batch: int,
+    payments: PaymentColumns,
+    writer: PostgresChunkWriter,
+    changes: TotalsDelta,
 ) -> list[int]:
     """Release those rows of one set of columns that are rejected and have the same amount."""
     found = transaction.execute(sql.REJECTED_AMONG, (batch, list(payments.rows)))

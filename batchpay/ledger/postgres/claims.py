@@ -13,7 +13,7 @@ from batchpay.ledger.payload import Bodies
 from batchpay.ledger.postgres import deadline
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import LedgerUnreachable, is_retried, is_unknown, translated
-from batchpay.ledger.postgres.store import Store
+from batchpay.ledger.postgres.store import PostgresStore
 from batchpay.ledger.records import PendingPayment
 
 PAUSE_S_MAX = 1.0
@@ -23,7 +23,7 @@ _Found = TypeVar("_Found")
 class Claims:
     """One run's claims. A batch has one run at a time, so the last row claimed is all it needs to know."""
 
-    def __init__(self, store: Store, batch: int) -> None:
+    def __init__(self, store: PostgresStore, batch: int) -> None:
         self._store, self._batch = store, batch
         self._claimed_to = 0
         self._bodies = Bodies(store.keys, batch, self._sealed_bodies)

@@ -7,23 +7,23 @@ from collections.abc import Sequence
 from batchpay.errors import WrongUse
 from batchpay.ledger.decisions import IN_DOUBT_SETTLED, require_named, settle
 from batchpay.ledger.postgres import statements as sql
-from batchpay.ledger.postgres.moves import Mover
-from batchpay.ledger.postgres.store import Store, Transaction
+from batchpay.ledger.postgres.moves import PostgresMover
+from batchpay.ledger.postgres.store import PostgresStore, PostgresTransaction
 from batchpay.ledger.records import Decision
 from batchpay.ledger.spill import refuse_unheard_answers
 from batchpay.payment import State
 
 
-def resolve(store: Store, name: str, batch: int, decisions: Sequence[Decision], who: str, why: str) -> int:
+def resolve(store: PostgresStore, name: str, batch: int, decisions: Sequence[Decision], who: str, why: str) -> int:
     require_named(IN_DOUBT_SETTLED, who, why)
     refuse_unheard_answers(store.paths.witness, store.keys, name, decisions)
     with store.transaction() as transaction:
-        mover = Mover(transaction, batch, "resolved", who, why)
+        mover = PostgresMover(transaction, batch, "resolved", who, why)
         _refuse_rows_of_unheard(transaction, batch, [one.row for one in decisions if one.state is State.PENDING])
         return settle(mover, decisions, who, why)
 
 
-def _refuse_rows_of_unheard(transaction: Transaction, batch: int, rows: Sequence[int]) -> None:
+def _refuse_rows_of_unheard(transaction: PostgresTransaction, batch: int, rows: Sequence[int]) -> None:
     """Refuse to send a row again while a machine whose run was fenced may still send it: it may only be asleep."""
     found = transaction.one(sql.SENT_BY_UNHEARD, (batch, list(rows)))
     if found is not None:

@@ -19,7 +19,7 @@ from batchpay.errors import LedgerBehind, LedgerNotUsable, LedgerOnAnotherMachin
 from batchpay.ledger.decisions import LEDGER_ACCEPTED, require_named
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import LedgerUnreachable
-from batchpay.ledger.postgres.store import Connection, Store, Transaction
+from batchpay.ledger.postgres.store import Connection, PostgresStore, PostgresTransaction
 from batchpay.ledger.records import ARRIVED, MACHINE_ACCEPTED, WITNESS_ACCEPTED
 from batchpay.ledger.witness import WitnessRecord
 
@@ -43,24 +43,24 @@ def new_host(mark: str | None) -> str:
     return f"{secrets.token_hex(8)}.{mark}" if mark else secrets.token_hex(8)
 
 
-def is_copy(store: Store, record: WitnessRecord) -> bool:
+def is_copy(store: PostgresStore, record: WitnessRecord) -> bool:
     """Return whether a witness is another machine's: if a home was cloned, neither may speak for the other."""
     mark = (record.machine or "").partition(".")[2]
     return bool(mark and store.mark and mark != store.mark)
 
 
-def of_machine(store: Store) -> dict[str, str | None]:
+def of_machine(store: PostgresStore) -> dict[str, str | None]:
     """Return what an event of `_OF_MACHINES` says of this machine."""
     return {"host": store.host, "name": os.uname().nodename, "place": store.where}
 
 
-def problem(store: Store, connection: Connection, record: WitnessRecord | None) -> LedgerNotUsable | None:
+def problem(store: PostgresStore, connection: Connection, record: WitnessRecord | None) -> LedgerNotUsable | None:
     """Compare the ledger with what this machine remembers of it; return why nothing can be sent."""
     return _problem(store, connection, record, _standing(connection))
 
 
 def _problem(
-    store: Store, connection: Connection, record: WitnessRecord | None, standing: tuple[str, int, str | None]
+    store: PostgresStore, connection: Connection, record: WitnessRecord | None, standing: tuple[str, int, str | None]
 ) -> LedgerNotUsable | None:
     path = store.witness.path
     if record is None:
@@ -106,13 +106,13 @@ def _problem(
     )
 
 
-def begin_whole(store: Store) -> Transaction:
+def begin_whole(store: PostgresStore) -> PostgresTransaction:
     """Begin a transaction in which it is seen that nothing is lost; raises LedgerNotUsable.
 
     It looks itself: if it asked another connection meanwhile, two of them might each have the one that the other waits
     for, behind a pooler with few.
     """
-    transaction = Transaction(store)
+    transaction = PostgresTransaction(store)
     record = _witnessed(store)
     found, is_listed, epoch = _look(store, transaction.connection, record, joins=True)
     if found is None and is_listed:
@@ -120,14 +120,14 @@ def begin_whole(store: Store) -> Transaction:
         return transaction
     transaction.connection.execute(sql.ROLLBACK)
     require_whole(store, joins=True)
-    transaction = Transaction(store)
+    transaction = PostgresTransaction(store)
     found = problem(store, transaction.connection, store.witness.read())
     if found is not None:
         raise found
     return transaction
 
 
-def require_whole(store: Store, *, joins: bool) -> None:
+def require_whole(store: PostgresStore, *, joins: bool) -> None:
     """Tell the other machines what this one knows, then raise LedgerNotUsable unless nothing is lost.
 
     `joins` is set by a caller that is about to write: from then on the others wait for this machine.
@@ -145,13 +145,13 @@ def require_whole(store: Store, *, joins: bool) -> None:
     store.epoch = epoch
 
 
-def _witnessed(store: Store) -> WitnessRecord | None:
+def _witnessed(store: PostgresStore) -> WitnessRecord | None:
     store.witness.close()  # another command may have replaced it since this one opened it
     return store.witness.read()
 
 
 def _look(
-    store: Store, connection: Connection, record: WitnessRecord | None, *, joins: bool
+    store: PostgresStore, connection: Connection, record: WitnessRecord | None, *, joins: bool
 ) -> tuple[LedgerNotUsable | None, bool, int]:
     """Return why nothing can be sent, whether the others know of this machine, and the ledger's epoch."""
     standing = _standing(connection)
@@ -160,13 +160,13 @@ def _look(
     return _problem(store, connection, record, standing), is_listed, epoch
 
 
-def follow(store: Store) -> None:
+def follow(store: PostgresStore) -> None:
     """Let a store that is in use continue with the server that took over; raises LedgerNotUsable."""
     with closing(store.beside()) as own:
         require_whole(own, joins=True)
 
 
-def _tell(store: Store, record: WitnessRecord) -> None:
+def _tell(store: PostgresStore, record: WitnessRecord) -> None:
     """Record in the ledger what this machine knows: that events are missing, or that all are there."""
     with closing(store.beside()) as own, own.transaction() as transaction:
         transaction.registrations()  # which locks the ledger: machines check one after another
@@ -182,7 +182,7 @@ def _tell(store: Store, record: WitnessRecord) -> None:
                 transaction.execute(sql.SET_PLACE, (own.where,))
 
 
-def accept_machine(store: Store, who: str, why: str) -> None:
+def accept_machine(store: PostgresStore, who: str, why: str) -> None:
     """See batchpay.ledger.open: machines that have not checked are no longer waited for, until they come back."""
     require_named(LEDGER_ACCEPTED, who, why)
     record = store.witness.read()

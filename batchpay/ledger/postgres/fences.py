@@ -12,8 +12,8 @@ from collections.abc import Collection, Sequence
 from batchpay.ledger.decisions import require_named
 from batchpay.ledger.event_chain import now_ms
 from batchpay.ledger.postgres import statements as sql
-from batchpay.ledger.postgres.moves import Mover
-from batchpay.ledger.postgres.store import Store, Transaction
+from batchpay.ledger.postgres.moves import PostgresMover
+from batchpay.ledger.postgres.store import PostgresStore, PostgresTransaction
 from batchpay.ledger.records import HOSTS_GONE
 from batchpay.ledger.spill import LateAnswers, read_spill, spill_files, spill_path
 from batchpay.ledger.states import IN_DOUBT, SENDING, IllegalMove
@@ -22,7 +22,13 @@ FENCED_REASON = "its machine was not heard of any more before an answer was reco
 
 
 def fence(
-    transaction: Transaction, run: int, batch: int, who: str, *, beats: int | None = None, heard_at: int | None = None
+    transaction: PostgresTransaction,
+    run: int,
+    batch: int,
+    who: str,
+    *,
+    beats: int | None = None,
+    heard_at: int | None = None,
 ) -> bool:
     """Fence a run for good: none of its commits is accepted anymore, and its chain of events has an end.
 
@@ -37,12 +43,12 @@ def fence(
     return found is not None
 
 
-def take_over(transaction: Transaction, run: int, batch: int, who: str, beats: int) -> int | None:
+def take_over(transaction: PostgresTransaction, run: int, batch: int, who: str, beats: int) -> int | None:
     """Fence a run whose heartbeat stands still at `beats`, and put what it was sending in doubt; return how many rows.
 
     None if it has moved or ended meanwhile: nothing was changed.
     """
-    mover = Mover(transaction, batch, "recovered", who, FENCED_REASON)  # it locks the batch, before the run is
+    mover = PostgresMover(transaction, batch, "recovered", who, FENCED_REASON)  # it locks the batch, before the run is
     if not fence(transaction, run, batch, who, beats=beats):
         return None
     rows = mover.move(mover.rows_in(SENDING), SENDING, IN_DOUBT)
@@ -51,7 +57,7 @@ def take_over(transaction: Transaction, run: int, batch: int, who: str, beats: i
     return len(rows)
 
 
-def hear(transaction: Transaction, run: int, batch: int, who: str, name: str) -> list[str]:
+def hear(transaction: PostgresTransaction, run: int, batch: int, who: str, name: str) -> list[str]:
     """Record that a run of this machine which was fenced has ended, with the answers that came too late for it.
 
     They are evidence: a row in doubt to whose very attempt they belong becomes accepted or declined. None becomes
@@ -59,7 +65,7 @@ def hear(transaction: Transaction, run: int, batch: int, who: str, name: str) ->
     """
     is_news = transaction.execute(sql.SET_HEARD, (now_ms(), run)).rowcount > 0
     spilled = spill_path(transaction.witness, name, run)
-    mover, late = Mover(transaction, batch, "heard", who), LateAnswers()
+    mover, late = PostgresMover(transaction, batch, "heard", who), LateAnswers()
     for found in read_spill(spilled, transaction.keys, name) if spilled.exists() else ():
         try:
             is_used = mover.end_late(found.row, found.attempt, found.outcome, run)
@@ -72,13 +78,13 @@ def hear(transaction: Transaction, run: int, batch: int, who: str, name: str) ->
 
 
 def merge_spilled(
-    transaction: Transaction, batch: int, who: str, name: str, at: int, heard: Collection[int]
+    transaction: PostgresTransaction, batch: int, who: str, name: str, at: int, heard: Collection[int]
 ) -> list[str]:
     """Merge outcomes that ended runs of this machine have spilled, except those of runs that were already heard.
 
     A row must still be in the very attempt that the outcome belongs to. Returns what the others say, in words.
     """
-    merging = Mover(transaction, batch, "merged", who)
+    merging = PostgresMover(transaction, batch, "merged", who)
     known = {spill_path(transaction.witness, name, run) for run in heard}
     late = LateAnswers()
     for path in spill_files(transaction.witness, name):
@@ -93,7 +99,7 @@ def merge_spilled(
     return late.told
 
 
-def say_hosts_gone(store: Store, batch: int, who: str, why: str) -> Sequence[str]:
+def say_hosts_gone(store: PostgresStore, batch: int, who: str, why: str) -> Sequence[str]:
     """Record a person's word that machines whose runs were fenced are off for good; return their names."""
     require_named("a machine is said to be gone", who, why)
     with store.transaction() as transaction:

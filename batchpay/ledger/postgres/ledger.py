@@ -16,7 +16,7 @@ from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.postgres import audit, batch_writer, decisions, fences, reading, take_over
 from batchpay.ledger.postgres.run import PostgresRun
 from batchpay.ledger.postgres.shared_pace import SharedPace
-from batchpay.ledger.postgres.store import Store
+from batchpay.ledger.postgres.store import PostgresStore
 from batchpay.ledger.records import Decision, NewBatch, OldBatch, PayeeFacts, Purge, RowColumns, SignOff
 from batchpay.ledger.stored import StoredLedger
 from batchpay.payment import Environment, State
@@ -31,10 +31,10 @@ _NOT_PURGED = (
 )
 
 
-class PostgresLedger(StoredLedger[Store, PostgresRun]):
+class PostgresLedger(StoredLedger[PostgresStore, PostgresRun]):
     """The ledger in a PostgreSQL database; see contract.Ledger."""
 
-    def __init__(self, store: Store, opened_after_s: float) -> None:
+    def __init__(self, store: PostgresStore, opened_after_s: float) -> None:
         super().__init__(store, opened_after_s, store.paths.witness)
 
     def earlier(

@@ -10,7 +10,7 @@ from batchpay.ledger import mover
 from batchpay.ledger.event_chain import now_ms
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.postgres import statements as sql
-from batchpay.ledger.postgres.store import Transaction
+from batchpay.ledger.postgres.store import PostgresTransaction
 from batchpay.ledger.states import (
     IN_DOUBT,
     PENDING,
@@ -36,10 +36,12 @@ def attempt_seal(keys: Keys, batch: int, row: int, attempt: int, values: Sequenc
     return keys.seal_values("attempt", (batch, row, attempt, *values))
 
 
-class Mover(mover.Mover):
+class PostgresMover(mover.Mover):
     """The rows of one batch that one event moves."""
 
-    def __init__(self, transaction: Transaction, batch: int, event: str, who: str, why: str | None = None) -> None:
+    def __init__(
+        self, transaction: PostgresTransaction, batch: int, event: str, who: str, why: str | None = None
+    ) -> None:
         super().__init__(transaction, batch, event, who, why)
         transaction.execute(sql.LOCK_BATCH, (batch,))
 

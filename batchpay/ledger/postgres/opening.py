@@ -29,7 +29,7 @@ from batchpay.ledger.postgres.audit import check_at_opening
 from batchpay.ledger.postgres.connection import LedgerNotPermitted, Place, no_ledger, place_of
 from batchpay.ledger.postgres.ledger import PostgresLedger
 from batchpay.ledger.postgres.marks import RunMarks
-from batchpay.ledger.postgres.store import Store, Transaction
+from batchpay.ledger.postgres.store import PostgresStore, PostgresTransaction
 from batchpay.ledger.records import AcceptedWitness, Contents
 from batchpay.ledger.witness import Witness, witness_of, witnesses_of_others
 from batchpay.settings import LedgerSettings, state_directory
@@ -80,7 +80,7 @@ def begin(settings: LedgerSettings, owner_url: str | None, contents: Contents) -
 
 
 @contextmanager
-def _taking_over(settings: LedgerSettings, owner_url: str | None, contents: Contents) -> Iterator[Store]:
+def _taking_over(settings: LedgerSettings, owner_url: str | None, contents: Contents) -> Iterator[PostgresStore]:
     paths, owner = location(settings), _owner(settings, owner_url)
     keys = load_keys(paths.key)
     record = Witness(paths.witness, keys).read()
@@ -89,7 +89,7 @@ def _taking_over(settings: LedgerSettings, owner_url: str | None, contents: Cont
             f"the witness {paths.witness} remembers another ledger in {paths.name}; nothing was moved"
         )
     make_private_directory(paths.ledger.parent)
-    with closing(Store(owner, paths, keys, read_only=False)) as store:
+    with closing(PostgresStore(owner, paths, keys, read_only=False)) as store:
         store.mark = _mark(settings, keys)
         try:
             yield store
@@ -106,7 +106,7 @@ def create_ledger(settings: LedgerSettings, who: str, beside_another: str | None
         create_key_file(paths.key)
     keys = load_keys(paths.key)
     make_private_directory(paths.ledger.parent)
-    with closing(Store(owner, paths, keys, read_only=False)) as store:
+    with closing(PostgresStore(owner, paths, keys, read_only=False)) as store:
         store.mark = _mark(settings, keys)
         store.ledger_id, store.host = secrets.token_hex(16), failover.new_host(store.mark)
         try:
@@ -132,7 +132,7 @@ def _not_permitted(place: Place) -> LedgerNotUsable:
     )
 
 
-def _write_new(transaction: Transaction, store: Store, who: str, beside_another: str | None) -> None:
+def _write_new(transaction: PostgresTransaction, store: PostgresStore, who: str, beside_another: str | None) -> None:
     transaction.execute(sql.LOCK_SCHEMA)
     if (transaction.one(sql.HAS_SCHEMA) or (False,))[0] is False:
         schema.migrate(transaction, 0)
@@ -212,13 +212,13 @@ def settle_lost_window(settings: LedgerSettings, who: str, why: str) -> None:
         lost_window.settle(ledger.store, who, why)
 
 
-def _store(settings: LedgerSettings, *, read_only: bool) -> Store:
+def _store(settings: LedgerSettings, *, read_only: bool) -> PostgresStore:
     place, paths = _place(settings), location(settings)
     if not os.path.lexists(paths.key):
         raise LedgerNotUsable(
             f"ledger.key_file: {paths.key} is not there; copy it from a machine that works with this ledger"
         )
-    store = Store(place, paths, load_keys(paths.key), read_only=read_only)
+    store = PostgresStore(place, paths, load_keys(paths.key), read_only=read_only)
     store.mark = _mark(settings, store.keys)
     return store
 
@@ -268,7 +268,7 @@ def _open(
     return PostgresLedger(store, opened_after_s)
 
 
-def _note_what_is_there(store: Store) -> None:
+def _note_what_is_there(store: PostgresStore) -> None:
     """Remember the latest event of all machines, so that a database restored from before it is noticed here too.
 
     A ledger that can't be sent from can still be read; nothing that fails here prevents that. A machine that never
@@ -283,7 +283,7 @@ def _note_what_is_there(store: Store) -> None:
         pass
 
 
-def _note_latest(store: Store) -> None:
+def _note_latest(store: PostgresStore) -> None:
     record = store.witness.read()
     with store.reading() as connection:
         last = connection.execute(sql.LAST_EVENT, binary=True).fetchone()
@@ -291,7 +291,7 @@ def _note_latest(store: Store) -> None:
         store.note(last[0], last[2])
 
 
-def _look_before_writing(store: Store) -> None:
+def _look_before_writing(store: PostgresStore) -> None:
     failover.require_whole(store, joins=True)
     problems = check_at_opening(store)
     if problems:

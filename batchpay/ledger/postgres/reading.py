@@ -13,7 +13,7 @@ from batchpay.ledger.event_chain import maybe_datetime, to_datetime, to_ms
 from batchpay.ledger.fingerprints import lookup_keys
 from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.postgres import statements as sql
-from batchpay.ledger.postgres.store import Store
+from batchpay.ledger.postgres.store import PostgresStore
 from batchpay.ledger.reading import ROWS_AT_ONCE, Details, batch_number, summed_up
 from batchpay.ledger.records import PayeeFacts, RowColumns
 from batchpay.ledger.states import STATE_CODES, STATES
@@ -22,7 +22,7 @@ from batchpay.text import place_of, place_word
 
 
 def row_columns(
-    store: Store, batch: str, states: Sequence[State] | None, cents: Collection[int] | None
+    store: PostgresStore, batch: str, states: Sequence[State] | None, cents: Collection[int] | None
 ) -> Iterator[RowColumns]:
     number, _ = batch_number(store, batch)
     wanted = [STATE_CODES[state] for state in (State if states is None else states) if state is not State.REJECTED]
@@ -36,7 +36,7 @@ def row_columns(
 
 
 def last_accounts(
-    store: Store, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None
+    store: PostgresStore, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None
 ) -> dict[bytes, str]:
     accounts: dict[bytes, str] = {}
     wanted = [signed(payee) for payee in sorted(set(payees))]
@@ -63,7 +63,7 @@ def unsigned(number: int) -> bytes:
     return number.to_bytes(8, "big", signed=True)
 
 
-def runs(store: Store, batch: int) -> list[HostRun]:
+def runs(store: PostgresStore, batch: int) -> list[HostRun]:
     with store.reading() as connection:
         rows: dict[int, Counter[State]] = {}
         for run, state, count in connection.execute(sql.ROWS_BY_RUN, (batch,)):
@@ -87,7 +87,13 @@ _KEYS_AT_ONCE = 50_000
 
 
 def earlier(
-    store: Store, lookup: Lookup, environment: Environment, days: int, now: datetime, exclude_digest: bytes, within: str
+    store: PostgresStore,
+    lookup: Lookup,
+    environment: Environment,
+    days: int,
+    now: datetime,
+    exclude_digest: bytes,
+    within: str,
 ) -> list[Earlier]:
     since = to_ms(now - timedelta(days=days)) if days else _NEVER_MS
     compared = {"digest": exclude_digest, "within": within, "environment": environment.value}
@@ -119,7 +125,7 @@ def earlier(
 
 
 def payee_facts(
-    store: Store, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None
+    store: PostgresStore, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None
 ) -> dict[bytes, PayeeFacts]:
     wanted = sorted({signed(payee) for payee in payees})
     of_others = (environment.value, exclude_digest or b"")

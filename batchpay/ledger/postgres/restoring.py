@@ -9,12 +9,12 @@ from batchpay.ledger.postgres import failover
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.audit import check
 from batchpay.ledger.postgres.fences import fence
-from batchpay.ledger.postgres.moves import Mover
-from batchpay.ledger.postgres.store import Store
+from batchpay.ledger.postgres.moves import PostgresMover
+from batchpay.ledger.postgres.store import PostgresStore
 from batchpay.ledger.records import RESTORED_REASON, WITNESS_ACCEPTED, AcceptedWitness
 
 
-def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
+def accept_witness(store: PostgresStore, who: str, why: str) -> AcceptedWitness:
     """Accept the ledger as is and make this machine's witness agree.
 
     It may not know of payments made since: every run that it considers alive is fenced, every row that it would send
@@ -31,7 +31,7 @@ def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
         for run, batch in transaction.execute(sql.LIVE_RUNS).fetchall():
             fence(transaction, run, batch, who, heard_at=now_ms())
         for (batch,) in transaction.execute(sql.BATCH_IDS).fetchall():
-            marked_in_doubt += doubt(Mover(transaction, batch, "doubted", who, RESTORED_REASON))
+            marked_in_doubt += doubt(PostgresMover(transaction, batch, "doubted", who, RESTORED_REASON))
         witnessed = record.number if record is not None and of_this_ledger and record.number > last else None
         (store.epoch,) = transaction.one(sql.ACCEPT_LEDGER, (store.where,)) or (0,)
         lost = lost_by_now(transaction, sql, last, at, witnessed)

@@ -25,8 +25,8 @@ from batchpay.ledger.postgres.connection import LedgerUnreachable, is_retried, i
 from batchpay.ledger.postgres.fences import fence, hear, merge_spilled
 from batchpay.ledger.postgres.heartbeat import Heartbeat
 from batchpay.ledger.postgres.marks import RunMarks
-from batchpay.ledger.postgres.moves import Mover, attempt_seal, storable
-from batchpay.ledger.postgres.store import Store, Transaction, chained_mac
+from batchpay.ledger.postgres.moves import PostgresMover, attempt_seal, storable
+from batchpay.ledger.postgres.store import PostgresStore, PostgresTransaction, chained_mac
 from batchpay.ledger.records import RECOVERED_REASON, PendingPayment
 from batchpay.ledger.spill import Spill, Spilled, spill_files, spill_path
 from batchpay.ledger.states import IN_DOUBT, PENDING, SENDING, STATE_CODES, require, require_outcome
@@ -44,7 +44,9 @@ class _NotPending(Exception):
 class PostgresRun:
     """See contract.Run. `commit` and `claim` may be called from different threads."""
 
-    def __init__(self, store: Store, batch: int, name: str, who: str, why: str | None, noted: dict[str, Any]) -> None:
+    def __init__(
+        self, store: PostgresStore, batch: int, name: str, who: str, why: str | None, noted: dict[str, Any]
+    ) -> None:
         self._store = store
         self._batch, self._name, self._who = batch, name, who
         self._dead: str | None = None
@@ -78,7 +80,7 @@ class PostgresRun:
         self._deadline = deadline.Deadline()
         self._heartbeat = Heartbeat(self.beat)
 
-    def _start(self, transaction: Transaction, why: str | None, noted: dict[str, Any]) -> list[bytes]:
+    def _start(self, transaction: PostgresTransaction, why: str | None, noted: dict[str, Any]) -> list[bytes]:
         """Fence a dead run, merge what was spilled, mark what it left in sending in doubt: one transaction.
 
         A run that was begun on this machine is dead: whatever starts one holds the batch here. Returns the tokens of
@@ -102,7 +104,7 @@ class PostgresRun:
         for run, _ in heard:
             late += hear(transaction, run, self._batch, self._who, self._name)
         late += merge_spilled(transaction, self._batch, self._who, self._name, at, {run for run, _ in heard})
-        recovering = Mover(transaction, self._batch, "recovered", self._who, RECOVERED_REASON)
+        recovering = PostgresMover(transaction, self._batch, "recovered", self._who, RECOVERED_REASON)
         rows = recovering.move(recovering.rows_in(SENDING), SENDING, IN_DOUBT)
         recovering.note_attempts(rows, IN_DOUBT, RECOVERED_REASON, at=None)
         recovering.finish()
@@ -275,7 +277,7 @@ class PostgresRun:
         self._refuse_if_dead()
         with self._store.transaction() as transaction:
             self._lock(transaction)
-            mover = Mover(transaction, self._batch, "rejected", self._who, reason)
+            mover = PostgresMover(transaction, self._batch, "rejected", self._who, reason)
             if missing := set(rows).difference(mover.reject(rows, reason)):
                 raise LedgerNotUsable(f"row {min(missing)} is not pending, so it is not rejected any more")
             mover.finish()
@@ -363,7 +365,7 @@ class PostgresRun:
         if self._dead:
             raise LedgerNotUsable(self._dead)
 
-    def _lock(self, transaction: Transaction) -> tuple[int, bytes]:
+    def _lock(self, transaction: PostgresTransaction) -> tuple[int, bytes]:
         """Lock batch and run; return the head of the run's chain. Raises LedgerNotUsable if it is not ours."""
         transaction.execute(sql.LOCK_BATCH, (self._batch,))
         found = transaction.one(sql.LOCK_RUN, (self._id, self._token, self._generation))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 from batchpay.errors import LedgerNewer, LedgerOlder
-from batchpay.ledger.postgres.store import Transaction
+from batchpay.ledger.postgres.store import PostgresTransaction
 
 
 def scripts() -> list[str]:
@@ -17,7 +17,7 @@ def scripts() -> list[str]:
     return [source.read_text("utf-8") for source in sorted(sources, key=lambda source: source.name)]
 
 
-def migrate(transaction: Transaction, version: int) -> None:
+def migrate(transaction: PostgresTransaction, version: int) -> None:
     """Apply what is missing above `version`; only the schema's owner may."""
     for script in scripts()[version:]:
         transaction.connection.execute(script.encode(), prepare=False)

@@ -18,7 +18,7 @@ from batchpay.errors import LedgerNotUsable
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import LedgerUnreachable, is_retried, is_unknown, translate
 from batchpay.ledger.postgres.deadline import Deadline
-from batchpay.ledger.postgres.store import Connection, Store
+from batchpay.ledger.postgres.store import Connection, PostgresStore
 from batchpay.ledger.records import Lease
 from batchpay.outcome import Finding
 
@@ -43,7 +43,7 @@ _GIVEN_UP_S = 20.0
 class SharedPace:
     """See contract.SharedRate."""
 
-    def __init__(self, store: Store, gateway: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: PostgresStore, gateway: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._clock = clock
         self._asked = {

@@ -117,7 +117,7 @@ class Writer:
             connection.close()
 
 
-class Store:
+class PostgresStore:
     """A ledger's database, as this program accesses it."""
 
     statements: Statements = sql
@@ -137,7 +137,7 @@ class Store:
         self.where: str | None = None
         """The server and timeline found first; no connection is made to another before `follow` allows it."""
         self.follow: Callable[[], None] | None = None
-        self.begun: Callable[[], Transaction] = lambda: Transaction(self)
+        self.begun: Callable[[], PostgresTransaction] = lambda: PostgresTransaction(self)
         """Begins a transaction. An opened ledger has one that raises LedgerNotUsable if the database was restored
         since: what is written then would be the witness's next records, and after two of them nothing would tell
         anymore. It stays as it is where a person accepts that."""
@@ -153,9 +153,9 @@ class Store:
         pooled = (lambda: self.where) if place.is_pooled else None
         self.writer = Writer(lambda: self.connect(writes=True), pooled)
 
-    def beside(self) -> Store:
+    def beside(self) -> PostgresStore:
         """Return the same ledger over its own connections: to another server, or while this store is in use."""
-        store = Store(self.place, self.paths, self.keys, read_only=False)
+        store = PostgresStore(self.place, self.paths, self.keys, read_only=False)
         store.ledger_id, store.host, store.mark, store.epoch = self.ledger_id, self.host, self.mark, self.epoch
         return store
 
@@ -201,7 +201,7 @@ class Store:
         finally:
             self._turn.release()
 
-    def begin(self) -> Transaction:
+    def begin(self) -> PostgresTransaction:
         """Begin a transaction; within this program nothing else writes until it ends."""
         self.require_writable()
         self._take_turn()
@@ -218,7 +218,7 @@ class Store:
         self._turn.release()
 
     @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
+    def transaction(self) -> Iterator[PostgresTransaction]:
         """Run one durable transaction: all of it is committed when the block has been left, or nothing is."""
         transaction = self.begin()
         try:
@@ -314,12 +314,12 @@ def stream(connection: Connection, statement: str, parameters: Parameters = ()) 
         yield from cursor
 
 
-class Transaction:
+class PostgresTransaction:
     """A transaction of the writing connection, which nothing else uses meanwhile."""
 
     statements: Statements = sql
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: PostgresStore) -> None:
         self._store = store
         self._is_open = True
         self.keys = store.keys

@@ -12,7 +12,7 @@ from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import LedgerUnreachable
 from batchpay.ledger.postgres.deadline import RECONNECT_S
 from batchpay.ledger.postgres.marks import RunMarks
-from batchpay.ledger.postgres.store import Store
+from batchpay.ledger.postgres.store import PostgresStore
 from batchpay.payment import Environment
 from batchpay.text import row_count
 
@@ -28,7 +28,7 @@ class RunElsewhere:
     batch: int
     name: str
 
-    def told(self, store: Store) -> str:
+    def told(self, store: PostgresStore) -> str:
         """Return which machine has the batch, how far it is, and how old its heartbeat is."""
         with store.reading() as connection:
             sent, sendable = connection.execute(sql.SENT, (self.batch,)).fetchone() or (0, 0)
@@ -38,7 +38,7 @@ class RunElsewhere:
         )
 
 
-def runs_elsewhere(store: Store, digest: bytes) -> list[RunElsewhere]:
+def runs_elsewhere(store: PostgresStore, digest: bytes) -> list[RunElsewhere]:
     """Return the runs of a content on other machines; one begun here is held only by the lock."""
     marks = RunMarks(store.paths.witness)
     with store.reading() as connection:
@@ -50,7 +50,7 @@ def runs_elsewhere(store: Store, digest: bytes) -> list[RunElsewhere]:
     ]
 
 
-def take_over(store: Store, digest: bytes, who: str, say: Callable[[str], None]) -> None:
+def take_over(store: PostgresStore, digest: bytes, who: str, say: Callable[[str], None]) -> None:
     """See contract.Ledger."""
     for run in runs_elsewhere(store, digest):
         say(f"{run.told(store)}; if that stands still for {hosts.LEASE_S:.0f} s, this machine takes over")
@@ -67,7 +67,7 @@ def take_over(store: Store, digest: bytes, who: str, say: Callable[[str], None])
             )
 
 
-def _stands_still_at(store: Store, run: RunElsewhere) -> int | None:
+def _stands_still_at(store: PostgresStore, run: RunElsewhere) -> int | None:
     """Watch a run's heartbeat for as long as it may stand still; return its count, or None if it moves or has ended."""
     observer, lost_at_s = heartbeat.Observer(), time.monotonic()
     while True:
@@ -88,7 +88,7 @@ def _stands_still_at(store: Store, run: RunElsewhere) -> int | None:
         time.sleep(heartbeat.LOOK_S)
 
 
-def left_behind(store: Store, environment: Environment) -> list[str]:
+def left_behind(store: PostgresStore, environment: Environment) -> list[str]:
     """See contract.Ledger."""
     with store.reading() as connection:
         found = connection.execute(sql.LIVE_RUNS_OF_ENVIRONMENT, (environment.value,)).fetchall()

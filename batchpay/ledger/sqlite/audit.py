@@ -15,7 +15,7 @@ from batchpay.ledger.event_chain import FIRST_MAC, ROW_MASK, ROWS_BITS, Replay, 
 from batchpay.ledger.payload import unreadable
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.latest import check_witness
-from batchpay.ledger.sqlite.store import Store
+from batchpay.ledger.sqlite.store import SqliteStore
 from batchpay.ledger.states import REJECTED, SENDING, STATES
 from batchpay.ledger.tally import batches_out_of_totals, rows_without_bill
 from batchpay.text import counted
@@ -24,7 +24,7 @@ SMALL_BYTES = 4 << 20
 _EVENTS_AT_OPENING = 50
 
 
-def check(store: Store, *, by_witness: bool = True) -> list[str]:
+def check(store: SqliteStore, *, by_witness: bool = True) -> list[str]:
     """Check the whole ledger, against its witness or by itself; return one line for each thing that is wrong."""
     # The witness first: whatever is committed meanwhile makes the ledger newer than the witness, never older.
     testimony = store.witness.read() if by_witness else None
@@ -46,7 +46,7 @@ def check(store: Store, *, by_witness: bool = True) -> list[str]:
     return problems
 
 
-def check_at_opening(store: Store) -> None:
+def check_at_opening(store: SqliteStore) -> None:
     """Raise LedgerDamaged or LedgerBehind if a run must not rely on this ledger."""
     refuse_behind(store)
     with store.reading() as connection:
@@ -60,7 +60,7 @@ def check_at_opening(store: Store) -> None:
         raise LedgerDamaged(f"{problems[0]}; nothing was sent (batchpay ledger check says more)")
 
 
-def refuse_behind(store: Store) -> None:
+def refuse_behind(store: SqliteStore) -> None:
     """Raise LedgerBehind if the witness knows more than the ledger, or nothing."""
     testimony = store.witness.read()
     with store.reading() as connection:
@@ -69,7 +69,7 @@ def refuse_behind(store: Store) -> None:
         raise LedgerBehind(behind[0])
 
 
-def check_short(store: Store, connection: sqlite3.Connection) -> list[str]:
+def check_short(store: SqliteStore, connection: sqlite3.Connection) -> list[str]:
     """Check the end of the history and the control totals: what a check of any ledger can afford."""
     return _check_tail(store, connection) + batches_out_of_totals(connection, sql)
 
@@ -87,7 +87,7 @@ def _check_structure(connection: sqlite3.Connection) -> list[str]:
     return problems
 
 
-def _check_history(store: Store, connection: sqlite3.Connection, replay: Replay) -> list[str]:
+def _check_history(store: SqliteStore, connection: sqlite3.Connection, replay: Replay) -> list[str]:
     before, expected = FIRST_MAC, 1
     for *event, mac in connection.execute(f"{sql.EVENTS} ORDER BY number"):
         number, _, batch, kind, who, why, detail = event
@@ -101,7 +101,7 @@ def _check_history(store: Store, connection: sqlite3.Connection, replay: Replay)
     return [] if expected > 1 else ["the ledger is damaged: its history is empty"]
 
 
-def _check_tail(store: Store, connection: sqlite3.Connection) -> list[str]:
+def _check_tail(store: SqliteStore, connection: sqlite3.Connection) -> list[str]:
     """Check the end of the history only."""
     found = connection.execute(f"{sql.EVENTS} ORDER BY number DESC LIMIT ?", (_EVENTS_AT_OPENING + 1,)).fetchall()[::-1]
     before = FIRST_MAC if found and found[0][0] == 1 else None
@@ -112,7 +112,7 @@ def _check_tail(store: Store, connection: sqlite3.Connection) -> list[str]:
     return [] if found else ["the ledger is damaged: its history is empty"]
 
 
-def _check_rows(store: Store, connection: sqlite3.Connection, replay: Replay) -> list[str]:
+def _check_rows(store: SqliteStore, connection: sqlite3.Connection, replay: Replay) -> list[str]:
     """Compare every row with the history, the totals with the rows, and the rows with what was registered."""
     problems: list[str] = batches_out_of_totals(connection, sql)
     counts: Counter[tuple[int, int, int]] = Counter()
@@ -153,7 +153,7 @@ def _check_runs(connection: sqlite3.Connection, replay: Replay) -> list[str]:
     return [] if stored == replay.runs else ["the ledger is damaged: its runs are not those of its history"]
 
 
-def _check_attempts(store: Store, connection: sqlite3.Connection) -> list[str]:
+def _check_attempts(store: SqliteStore, connection: sqlite3.Connection) -> list[str]:
     """Find rows whose latest attempt does not repeat their state, and attempts that were changed."""
     wrong = connection.execute(sql.ROWS_UNLIKE_ATTEMPTS).fetchone()[0]
     differ = counted(wrong, "row differs from its latest attempt", "rows differ from their latest attempt")
@@ -165,7 +165,7 @@ def _check_attempts(store: Store, connection: sqlite3.Connection) -> list[str]:
     return problems + ([f"the ledger is damaged: {are} not what was recorded"] if changed else [])
 
 
-def _check_chunks(store: Store, connection: sqlite3.Connection) -> list[str]:
+def _check_chunks(store: SqliteStore, connection: sqlite3.Connection) -> list[str]:
     """Find payloads that can't be read, or that do not exist exactly as long as a row may still be sent."""
     problems = []
     wrong = connection.execute(sql.CHUNKS_UNLIKE_ROWS).fetchone()[0]

@@ -9,13 +9,13 @@ from pathlib import Path
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.sqlite.audit import check_short
 from batchpay.ledger.sqlite.failures import FOREIGN, translate
-from batchpay.ledger.sqlite.store import Store, connect
+from batchpay.ledger.sqlite.store import SqliteStore, connect
 from batchpay.writing.atomic import sync_directory
 
 _PAGES_A_STEP = 4096
 
 
-def back_up(store: Store, target: Path) -> None:
+def back_up(store: SqliteStore, target: Path) -> None:
     """Copy the ledger to a new file of mode 0600; an existing file is never overwritten."""
     reader = store.connect_reader()
     try:
@@ -37,7 +37,7 @@ def back_up(store: Store, target: Path) -> None:
         reader.close()
 
 
-def _copy(store: Store, reader: sqlite3.Connection, target: Path) -> None:
+def _copy(store: SqliteStore, reader: sqlite3.Connection, target: Path) -> None:
     copy = connect(target, "rw", 0)
     try:
         reader.backup(copy, pages=_PAGES_A_STEP)

@@ -14,15 +14,15 @@ from batchpay.errors import LedgerDamaged
 from batchpay.ledger.event_chain import FIRST_MAC, ROW_MASK, Replay, event_mac, id_range, read_ranges
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.reading import pieces, values_of_digits
-from batchpay.ledger.sqlite.store import Store, Transaction
+from batchpay.ledger.sqlite.store import SqliteStore, SqliteTransaction
 from batchpay.ledger.states import PENDING, REJECTED
-from batchpay.ledger.tally import Tally, unknown_if_it_came_again
+from batchpay.ledger.tally import BatchTally, unknown_if_it_came_again
 from batchpay.text import counted
 
 _NOTHING_SENT = "nothing was sent (batchpay ledger check says more)"
 
 
-def check_batch(store: Store, batch: int) -> None:
+def check_batch(store: SqliteStore, batch: int) -> None:
     """Raise LedgerDamaged if a batch is not what its history says; reads the history from its registration on."""
     try:
         with store.reading() as connection:
@@ -34,7 +34,7 @@ def check_batch(store: Store, batch: int) -> None:
         raise LedgerDamaged(f"{error}; {_NOTHING_SENT}") from None
 
 
-def check_registrations(store: Store, transaction: Transaction) -> None:
+def check_registrations(store: SqliteStore, transaction: SqliteTransaction) -> None:
     """Raise LedgerDamaged if what was registered is missing, or would not be found if it came again.
 
     The bill of each row that was ever pending stays in a table, for good: they are counted, about ten million a second.
@@ -63,7 +63,7 @@ def check_registrations(store: Store, transaction: Transaction) -> None:
         raise LedgerDamaged(f"{unknown_if_it_came_again(missing)}; {_NOTHING_SENT}")
 
 
-def _replay(store: Store, connection: sqlite3.Connection, batch: int) -> Replay:
+def _replay(store: SqliteStore, connection: sqlite3.Connection, batch: int) -> Replay:
     """Follow the chain from the batch's registration to the ledger's last event, which its witness knows."""
     first = connection.execute(sql.REGISTRATION, (batch,)).fetchone()
     if first is None:
@@ -83,7 +83,7 @@ def _replay(store: Store, connection: sqlite3.Connection, batch: int) -> Replay:
 
 
 def _rows_problem(connection: sqlite3.Connection, batch: int, replay: Replay) -> str | None:
-    tally = Tally(replay, batch)
+    tally = BatchTally(replay, batch)
     for ids in pieces(connection, batch):
         found = connection.execute(sql.ROWS_OF_BATCH, ids).fetchone()
         lines, weight, *arrays, directions, states = found
@@ -99,7 +99,7 @@ def _rows_problem(connection: sqlite3.Connection, batch: int, replay: Replay) ->
     return tally.problem(connection, sql)
 
 
-def _attempts_problem(store: Store, connection: sqlite3.Connection, batch: int) -> str | None:
+def _attempts_problem(store: SqliteStore, connection: sqlite3.Connection, batch: int) -> str | None:
     """Check attempts and seals of the rows that would be sent, and of those that were not to be."""
     first, end = id_range(batch)
     differing = connection.execute(sql.ROWS_UNLIKE_ATTEMPTS_OF_BATCH, (first, end, REJECTED, PENDING)).fetchone()[0]

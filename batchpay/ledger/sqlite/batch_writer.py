@@ -28,7 +28,7 @@ from batchpay.ledger.records import NewBatch, SignOff, TotalsDelta
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.batch_replay import check_registrations
 from batchpay.ledger.sqlite.failures import translated
-from batchpay.ledger.sqlite.store import ROWS_A_STATEMENT, Store, Transaction
+from batchpay.ledger.sqlite.store import ROWS_A_STATEMENT, SqliteStore, SqliteTransaction
 from batchpay.ledger.states import PENDING, REJECTED, require, require_person
 
 _IDENTITIES_MAX = 1_000_000
@@ -38,13 +38,13 @@ They take 33 bytes a row. Each insertion touches most pages of their tables, wha
 """
 
 
-class ChunkWriter:
+class SqliteChunkWriter:
     """Writes rows' sealed payloads and digests; used for new batches and for rows released later.
 
     `news` are the batches that others added rows to since earlier payments were looked up.
     """
 
-    def __init__(self, store: Store, transaction: Transaction, batch: int, news: Sequence[int]) -> None:
+    def __init__(self, store: SqliteStore, transaction: SqliteTransaction, batch: int, news: Sequence[int]) -> None:
         self._news = json.dumps(news) if news else None
         self._has_shared = False
         self._keys = store.keys
@@ -91,7 +91,7 @@ class ChunkWriter:
 class SqliteRegistering:
     """A batch being written; see contract.Registering."""
 
-    def __init__(self, store: Store, transaction: Transaction, batch: NewBatch, who: str) -> None:
+    def __init__(self, store: SqliteStore, transaction: SqliteTransaction, batch: NewBatch, who: str) -> None:
         self._store = store
         self._transaction = transaction
         self._who = who
@@ -99,7 +99,7 @@ class SqliteRegistering:
         if news and (batch.digest,) in transaction.execute(sql.DIGESTS_OF_BATCHES, (json.dumps(news),)).fetchall():
             raise RegisteredMeanwhile(MEANWHILE)  # this very content: that batch is then the one
         self._batch = BatchInWriting(transaction, batch)
-        self._chunks = ChunkWriter(store, transaction, self._batch.number, news)
+        self._chunks = SqliteChunkWriter(store, transaction, self._batch.number, news)
         self._aside = WritingAside()
 
     def add_payments(self, payments: PaymentColumns) -> None:
@@ -162,7 +162,7 @@ class SqliteRegistering:
 
 
 @contextmanager
-def registering(store: Store, batch: NewBatch, who: str) -> Iterator[SqliteRegistering]:
+def registering(store: SqliteStore, batch: NewBatch, who: str) -> Iterator[SqliteRegistering]:
     """Begin writing a batch; nothing of it is committed unless it was finished."""
     transaction = store.begin()
     try:
@@ -180,7 +180,7 @@ def registering(store: Store, batch: NewBatch, who: str) -> Iterator[SqliteRegis
 
 
 def release(
-    store: Store,
+    store: SqliteStore,
     batch: int,
     payments: Iterable[PaymentColumns],
     who: str,
@@ -199,7 +199,7 @@ def release(
         if transaction.execute(sql.PURGED_AT, (batch,)).fetchone()[0] is not None:
             raise WrongUse("the batch was purged, so its rejected rows can't be released; submit them in another file")
         news = _registered_since(transaction, registration_count_seen)
-        writer = ChunkWriter(store, transaction, batch, [one for one in news if one != batch])
+        writer = SqliteChunkWriter(store, transaction, batch, [one for one in news if one != batch])
         changes = TotalsDelta()
         for columns in payments:
             released += _release_columns(transaction, batch, columns, writer, changes)
@@ -213,13 +213,17 @@ def release(
     return len(released)
 
 
-def _registered_since(transaction: Transaction, seen: int) -> list[int]:
+def _registered_since(transaction: SqliteTransaction, seen: int) -> list[int]:
     """Return the batches that others registered, or released rows of, since the ledger had `seen` of both."""
     return [batch for (batch,) in transaction.execute(sql.REGISTERED_SINCE, (seen,))]
 
 
 def _release_columns(
-    transaction: Transaction, batch: int, payments: PaymentColumns, writer: ChunkWriter, changes: TotalsDelta
+    transaction: SqliteTransaction,
+    batch: int,
+    payments: PaymentColumns,
+    writer: SqliteChunkWriter,
+    changes: TotalsDelta,
 ) -> list[int]:
     """Release those rows of one set of columns that are rejected and have the same amount."""
     rejected: dict[int, int] = {}

@@ -19,7 +19,7 @@ from batchpay.ledger.spill import spill_files
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.audit import check
 from batchpay.ledger.sqlite.ledger import SqliteLedger
-from batchpay.ledger.sqlite.store import Store
+from batchpay.ledger.sqlite.store import SqliteStore
 from batchpay.ledger.witness import witness_in_database
 from batchpay.payment import State
 
@@ -32,7 +32,7 @@ def moved_to(connection: sqlite3.Connection) -> str | None:
     return str(json.loads(found[0])["to"]) if found else None
 
 
-def refuse_moved(store: Store) -> None:
+def refuse_moved(store: SqliteStore) -> None:
     """Raise LedgerNotUsable if the ledger is no longer here: whatever it says may have changed since."""
     with store.reading() as connection:
         to = moved_to(connection)
@@ -43,7 +43,7 @@ def refuse_moved(store: Store) -> None:
         )
 
 
-def refuse_restored_after_move(store: Store) -> None:
+def refuse_restored_after_move(store: SqliteStore) -> None:
     """Raise LedgerNotUsable where this machine knows of the ledger in a database: this file is from before the move.
 
     No person may accept it by its own witness: two ledgers would then be in force.
@@ -79,11 +79,11 @@ def depart(ledger: SqliteLedger, to: str, who: str, why: str, hand_over: Callabl
         store.witness.sync()
 
 
-def _was_interrupted(store: Store, batch: BatchSummary) -> bool:
+def _was_interrupted(store: SqliteStore, batch: BatchSummary) -> bool:
     return batch.by_state[State.SENDING].rows > 0 or bool(spill_files(store.place.witness, batch.batch))
 
 
-def contents(store: Store, connection: sqlite3.Connection) -> Contents:
+def contents(store: SqliteStore, connection: sqlite3.Connection) -> Contents:
     """Return all of a ledger up to the event that ended it, if there is one."""
     meta = dict(connection.execute(sql.META))
     number, mac = connection.execute(sql.LAST_MAC_BEFORE, (MOVED,)).fetchone()

@@ -23,18 +23,18 @@ from batchpay.ledger.sqlite import (
 )
 from batchpay.ledger.sqlite.backup import back_up
 from batchpay.ledger.sqlite.batch_replay import check_batch
-from batchpay.ledger.sqlite.moves import Mover
+from batchpay.ledger.sqlite.moves import SqliteMover
 from batchpay.ledger.sqlite.pace_file import PaceFile, pace_file
 from batchpay.ledger.sqlite.run import SqliteRun
-from batchpay.ledger.sqlite.store import Store
+from batchpay.ledger.sqlite.store import SqliteStore
 from batchpay.ledger.stored import StoredLedger
 from batchpay.payment import Environment, State
 
 
-class SqliteLedger(StoredLedger[Store, SqliteRun]):
+class SqliteLedger(StoredLedger[SqliteStore, SqliteRun]):
     """The ledger in an SQLite file; see contract.Ledger."""
 
-    def __init__(self, store: Store, opened_after_s: float) -> None:
+    def __init__(self, store: SqliteStore, opened_after_s: float) -> None:
         super().__init__(store, opened_after_s, store.place.ledger)
 
     def earlier(
@@ -112,7 +112,7 @@ class SqliteLedger(StoredLedger[Store, SqliteRun]):
         require_named(IN_DOUBT_SETTLED, who, why)
         refuse_unheard_answers(self.store.place.witness, self.store.keys, batch, decisions)
         with self.store.transaction() as transaction:
-            return settle(Mover(transaction, number, "resolved", who, why), decisions, who, why)
+            return settle(SqliteMover(transaction, number, "resolved", who, why), decisions, who, why)
 
     def say_hosts_gone(self, batch: str, who: str, why: str) -> Sequence[str]:
         """Refuse: a file belongs to one machine."""

@@ -40,7 +40,7 @@ class NotAsClaimed(LedgerDamaged):
     """Not all rows of a group are as they were when claimed; this means damage only if they were just looked up."""
 
 
-class Mover(mover.Mover):
+class SqliteMover(mover.Mover):
     """The rows of one batch that one event moves."""
 
     def move(self, rows: Sequence[int], before: int, after: int) -> list[int]:

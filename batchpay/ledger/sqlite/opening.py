@@ -45,7 +45,7 @@ from batchpay.ledger.sqlite.departure import contents, depart, moved_to, refuse_
 from batchpay.ledger.sqlite.failures import translated
 from batchpay.ledger.sqlite.files import check_directory, check_file
 from batchpay.ledger.sqlite.ledger import SqliteLedger
-from batchpay.ledger.sqlite.store import LOCK_WAIT_S, Store, connect, lock_path
+from batchpay.ledger.sqlite.store import LOCK_WAIT_S, SqliteStore, connect, lock_path
 from batchpay.ledger.witness import Witness, WitnessRecord, witnesses_of_others
 from batchpay.writing.atomic import sync_directory
 
@@ -240,7 +240,7 @@ def _open(
         raise LedgerNotUsable(f"SQLite {sqlite3.sqlite_version} is too old; {least} is needed")
     place = replace(place, ledger=check_file(place.ledger))
     keys = load_keys(place.key)
-    store = Store(place, keys, read_only=read_only, wait_s=wait_s)
+    store = SqliteStore(place, keys, read_only=read_only, wait_s=wait_s)
     try:
         _check_version(store, read_only=read_only)
         with store.reading() as connection:
@@ -270,7 +270,7 @@ def _open(
     return SqliteLedger(store, opened_after_s)
 
 
-def _why_outdated(store: Store) -> str | None:
+def _why_outdated(store: SqliteStore) -> str | None:
     """Report why no run would use a ledger that can still be read: its numbers may be those of an earlier time."""
     try:
         refuse_restored_after_move(store)
@@ -281,7 +281,7 @@ def _why_outdated(store: Store) -> str | None:
     return None
 
 
-def _check_machine(store: Store) -> None:
+def _check_machine(store: SqliteStore) -> None:
     """Refuse a ledger that was last used on another machine; a machine without an identity keeps what is known."""
     record = store.witness.read()
     known = record.machine if record else None
@@ -295,7 +295,7 @@ def _check_machine(store: Store) -> None:
         )
 
 
-def _check_version(store: Store, *, read_only: bool) -> None:
+def _check_version(store: SqliteStore, *, read_only: bool) -> None:
     """Refuse what is not a ledger or is a newer one; upgrade an older one, after a backup."""
     path = store.place.ledger
     migrations = scripts()
@@ -317,7 +317,7 @@ def _check_version(store: Store, *, read_only: bool) -> None:
         migrate(transaction.connection, migrations, version)
 
 
-def _probe(store: Store) -> None:
+def _probe(store: SqliteStore) -> None:
     """Write and sync for real: a full or read-only disk is found before anything is sent."""
     try:
         with store.transaction() as transaction:

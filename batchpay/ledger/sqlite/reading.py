@@ -17,7 +17,7 @@ from batchpay.ledger.fingerprints import lookup_keys
 from batchpay.ledger.reading import ROWS_AT_ONCE, Details, batch_number, summed_up
 from batchpay.ledger.records import PayeeFacts, RowColumns
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.store import Store
+from batchpay.ledger.sqlite.store import SqliteStore
 from batchpay.ledger.states import STATE_CODES
 from batchpay.payment import Environment, SamePayment, State
 from batchpay.text import place_of, place_word
@@ -33,7 +33,7 @@ def pieces(connection: sqlite3.Connection, batch: int) -> Iterator[tuple[int, in
 
 
 def row_columns(
-    store: Store, batch: str, states: Sequence[State] | None, cents: Collection[int] | None
+    store: SqliteStore, batch: str, states: Sequence[State] | None, cents: Collection[int] | None
 ) -> Iterator[RowColumns]:
     number, _ = batch_number(store, batch)
     wanted = [STATE_CODES[state] for state in (State if states is None else states) if state is not State.REJECTED]
@@ -59,7 +59,7 @@ def values_of_digits(digits: str) -> bytes:
 
 
 def last_accounts(
-    store: Store, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None
+    store: SqliteStore, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None
 ) -> dict[bytes, str]:
     accounts: dict[bytes, str] = {}
     with store.reading() as connection:
@@ -76,7 +76,7 @@ def last_accounts(
 
 
 def payee_facts(
-    store: Store, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None
+    store: SqliteStore, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None
 ) -> dict[bytes, PayeeFacts]:
     with store.reading() as connection:
         others = connection.execute(sql.BATCHES_BUT, (environment, exclude_digest or b"")).fetchall()
@@ -92,7 +92,13 @@ def payee_facts(
 
 
 def earlier(
-    store: Store, lookup: Lookup, environment: Environment, days: int, now: datetime, exclude_digest: bytes, within: str
+    store: SqliteStore,
+    lookup: Lookup,
+    environment: Environment,
+    days: int,
+    now: datetime,
+    exclude_digest: bytes,
+    within: str,
 ) -> list[Earlier]:
     since = to_ms(now - timedelta(days=days)) if days else sql.NEVER_MS
     compared = (within, exclude_digest, within, environment)

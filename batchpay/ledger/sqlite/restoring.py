@@ -17,11 +17,11 @@ from batchpay.ledger.records import (
 )
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.audit import check
-from batchpay.ledger.sqlite.moves import Mover
-from batchpay.ledger.sqlite.store import Store
+from batchpay.ledger.sqlite.moves import SqliteMover
+from batchpay.ledger.sqlite.store import SqliteStore
 
 
-def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
+def accept_witness(store: SqliteStore, who: str, why: str) -> AcceptedWitness:
     """Accept the ledger as is and make its witness agree.
 
     It may be a restored backup that does not know of payments made since: every row that it would send becomes a row in
@@ -39,14 +39,14 @@ def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
         transaction.replaces_witness = True
         last, at = transaction.execute(sql.LAST_EVENT).fetchone()
         for (batch,) in transaction.execute(sql.BATCH_IDS).fetchall():
-            marked_in_doubt += doubt(Mover(transaction, batch, "doubted", who, RESTORED_REASON))
+            marked_in_doubt += doubt(SqliteMover(transaction, batch, "doubted", who, RESTORED_REASON))
         witnessed = record.number if record is not None and of_this_ledger and record.number > last else None
         lost = lost_by_now(transaction, sql, last, at, witnessed)
         transaction.event(WITNESS_ACCEPTED, None, who, why, {"doubted": marked_in_doubt, **lost})
     return AcceptedWitness(marked_in_doubt, window(lost))
 
 
-def accept_machine(store: Store, who: str, why: str) -> None:
+def accept_machine(store: SqliteStore, who: str, why: str) -> None:
     """See batchpay.ledger.open."""
     require_named(LEDGER_ACCEPTED, who, why)
     record = store.witness.read()

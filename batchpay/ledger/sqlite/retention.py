@@ -24,7 +24,7 @@ from batchpay.ledger.records import PURGE_COMPLETED, PURGED, BatchSummary, OldBa
 from batchpay.ledger.spill import spill_files
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.failures import translated
-from batchpay.ledger.sqlite.store import Store, Transaction
+from batchpay.ledger.sqlite.store import SqliteStore, SqliteTransaction
 from batchpay.payment import State
 from batchpay.text import row_count
 
@@ -40,7 +40,7 @@ _OPEN = (State.PENDING, State.SENDING, State.IN_DOUBT)
 _Piece = TypeVar("_Piece", str, bytes)
 
 
-def old_batches(store: Store, before: datetime) -> list[OldBatch]:
+def old_batches(store: SqliteStore, before: datetime) -> list[OldBatch]:
     """See contract.Ledger."""
     known = {batch.batch: batch for batch in batches(store)}
     with store.reading() as connection:
@@ -52,7 +52,7 @@ def old_batches(store: Store, before: datetime) -> list[OldBatch]:
     ]
 
 
-def _stays(store: Store, batch: BatchSummary) -> str | None:
+def _stays(store: SqliteStore, batch: BatchSummary) -> str | None:
     open_rows = [f"{row_count(totals.rows)} {state.words}" for state in _OPEN if (totals := batch.by_state[state]).rows]
     if open_rows:
         return ", ".join(open_rows)
@@ -69,7 +69,7 @@ class Pieces:
     texts: set[str] = field(default_factory=set)
 
 
-def erase(store: Store, name: str, before: datetime, who: str, why: str, pieces: Pieces) -> None:
+def erase(store: SqliteStore, name: str, before: datetime, who: str, why: str, pieces: Pieces) -> None:
     """Delete the texts of one batch that the caller holds, in one transaction; keep pieces of them."""
     require_named("a batch is purged", who, why)
     number, _ = batch_number(store, name)
@@ -98,7 +98,7 @@ def _chosen(pieces: Sequence[_Piece]) -> Sequence[_Piece]:
     return pieces[:: max(1, len(pieces) // _PIECES_MAX)][:_PIECES_MAX]
 
 
-def _erase_messages(transaction: Transaction, batch: int) -> tuple[set[str], int]:
+def _erase_messages(transaction: SqliteTransaction, batch: int) -> tuple[set[str], int]:
     """Remove the gateway's and our own texts from the attempts, and reauthenticate those; return them, and how many.
 
     What a person decided is still in the history.
@@ -119,7 +119,7 @@ def _erase_messages(transaction: Transaction, batch: int) -> tuple[set[str], int
     return texts, erased
 
 
-def unfinished(store: Store) -> bool:
+def unfinished(store: SqliteStore) -> bool:
     """See contract.Ledger.unfinished_purge."""
     with store.reading() as connection:
         begun, completed = (
@@ -128,7 +128,7 @@ def unfinished(store: Store) -> bool:
     return bool(begun > completed)
 
 
-def complete(store: Store, pieces: Pieces, who: str) -> tuple[int, int]:
+def complete(store: SqliteStore, pieces: Pieces, who: str) -> tuple[int, int]:
     """Rewrite the ledger, search its files for what was erased, and record it; return pieces and bytes searched.
 
     Raises RunStopped if another process reads from the ledger all the time, LedgerNotUsable if a piece is found.

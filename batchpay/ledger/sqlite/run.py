@@ -18,8 +18,8 @@ from batchpay.ledger.records import RECOVERED_REASON, PendingPayment
 from batchpay.ledger.spill import LateAnswers, Spill, Spilled, read_spill, spill_files, spill_path
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.failures import translated
-from batchpay.ledger.sqlite.moves import BeingSent, Claimed, Mover, NotAsClaimed
-from batchpay.ledger.sqlite.store import Store, Transaction
+from batchpay.ledger.sqlite.moves import BeingSent, Claimed, NotAsClaimed, SqliteMover
+from batchpay.ledger.sqlite.store import SqliteStore, SqliteTransaction
 from batchpay.ledger.states import IN_DOUBT, SENDING, IllegalMove
 from batchpay.outcome import Outcome
 from batchpay.payment import Totals
@@ -33,7 +33,9 @@ class SqliteRun:
 
     late: Sequence[str]
 
-    def __init__(self, store: Store, batch: int, name: str, who: str, why: str | None, noted: dict[str, Any]) -> None:
+    def __init__(
+        self, store: SqliteStore, batch: int, name: str, who: str, why: str | None, noted: dict[str, Any]
+    ) -> None:
         self._store = store
         self._batch = batch
         self._who = who
@@ -60,7 +62,7 @@ class SqliteRun:
 
     def _start(
         self,
-        transaction: Transaction,
+        transaction: SqliteTransaction,
         name: str,
         spilled_files: Sequence[Path],
         why: str | None,
@@ -68,7 +70,7 @@ class SqliteRun:
     ) -> tuple[int, int]:
         """Merge what was spilled, mark what is still in sending in doubt, take over the batch: one transaction."""
         at = now_ms()
-        merging = Mover(transaction, self._batch, "merged", self._who)
+        merging = SqliteMover(transaction, self._batch, "merged", self._who)
         late = LateAnswers()
         for path in spilled_files:
             for spilled in read_spill(path, self._store.keys, name):
@@ -77,7 +79,7 @@ class SqliteRun:
         merging.finish(**late.detail)
         self.late = tuple(late.told)
 
-        recovering = Mover(transaction, self._batch, "recovered", self._who, RECOVERED_REASON)
+        recovering = SqliteMover(transaction, self._batch, "recovered", self._who, RECOVERED_REASON)
         rows = recovering.move(recovering.rows_in(SENDING), SENDING, IN_DOUBT)
         recovering.note_attempts(rows, IN_DOUBT, RECOVERED_REASON, at=None)
         recovering.finish()
@@ -88,7 +90,7 @@ class SqliteRun:
         transaction.event("started", self._batch, self._who, why, detail)
         return len(rows), int(run or 0)
 
-    def _merge(self, transaction: Transaction, merging: Mover, spilled: Spilled, at: int) -> bool:
+    def _merge(self, transaction: SqliteTransaction, merging: SqliteMover, spilled: Spilled, at: int) -> bool:
         """Take over a spilled outcome, if its row is still in the very attempt it belongs to."""
         still = transaction.one(sql.ROW_IN_ATTEMPT, (row_id(self._batch, spilled.row), SENDING, spilled.attempt))
         if still is None:
@@ -152,7 +154,7 @@ class SqliteRun:
         at = now_ms()
         with self._store.transaction() as transaction:
             self._check_token(transaction)
-            mover = Mover(transaction, self._batch, "progress", self._who)
+            mover = SqliteMover(transaction, self._batch, "progress", self._who)
             proved = dict(outcomes)
             if unknown := proved.keys() - self._sent.keys():
                 row = min(unknown)
@@ -171,7 +173,7 @@ class SqliteRun:
         self._refuse_if_dead()
         with self._store.transaction() as transaction:
             self._check_token(transaction)
-            mover = Mover(transaction, self._batch, "rejected", self._who, reason)
+            mover = SqliteMover(transaction, self._batch, "rejected", self._who, reason)
             moved = set(mover.reject(rows, reason))
             for row in rows:
                 if row not in moved:
@@ -207,7 +209,7 @@ class SqliteRun:
         if self._dead:
             raise LedgerNotUsable(self._dead)
 
-    def _check_token(self, transaction: Transaction) -> None:
+    def _check_token(self, transaction: SqliteTransaction) -> None:
         held = transaction.execute(sql.HOLDER_OF_BATCH, (self._batch,)).fetchone()
         if not held or held[0] != self._token:
             raise LedgerNotUsable("another run has taken over the batch; this one sends nothing more")

@@ -77,7 +77,7 @@ def _file_at(path: Path) -> tuple[int, int] | None:
     return None
 
 
-class Store:
+class SqliteStore:
     """The ledger's writing connection, if it may write, and its reading ones."""
 
     statements: Statements = sql
@@ -138,7 +138,7 @@ class Store:
         if os.getpid() != self._process:
             raise LedgerNotUsable("the ledger was opened by another process; open it again after a fork")
 
-    def begin(self) -> Transaction:
+    def begin(self) -> SqliteTransaction:
         """Begin a write transaction; no other process writes until it ends."""
         self.check_process()
         if self._connection is None or self._lock is None:
@@ -152,7 +152,7 @@ class Store:
             try:
                 if _file_at(self.place.ledger) != self._file:
                     raise LedgerNotUsable(f"the ledger {self.place.ledger} was moved away or replaced: restore it")
-                return Transaction(self, self._connection)
+                return SqliteTransaction(self, self._connection)
             except BaseException:
                 self._lock.release()
                 raise
@@ -163,7 +163,7 @@ class Store:
             raise
 
     @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
+    def transaction(self) -> Iterator[SqliteTransaction]:
         """Run one durable transaction: all of it is committed when the block has been left, or nothing is."""
         transaction = self.begin()
         try:
@@ -295,12 +295,12 @@ class Store:
         self._lock.close()
 
 
-class Transaction:
+class SqliteTransaction:
     """A write transaction that holds the ledger's lock until it is committed or rolled back."""
 
     statements: Statements = sql
 
-    def __init__(self, store: Store, connection: sqlite3.Connection) -> None:
+    def __init__(self, store: SqliteStore, connection: sqlite3.Connection) -> None:
         self._store = store
         self._is_open = True
         self.keys = store.keys
