@@ -162,7 +162,7 @@ SABOTAGES = (
         "does not hold the ledger against its witness",
         (
             (
-                "ledger/sqlite/latest.py",
+                "ledger/sqlite/store.py",
                 "    if found is None or found[0] != testimony.mac:",
                 "    if found is testimony:",
             ),
@@ -171,7 +171,7 @@ SABOTAGES = (
     ),
     Sabotage(
         "does not look for payments of earlier batches",
-        (("ledger/sqlite/duplicate_lookup.py", "    return [found[row] for row in sorted(found)]", "    return []"),),
+        (("ledger/sqlite/reading.py", "    return [found[row] for row in sorted(found)]", "    return []"),),
         _once(races.paid_under_another_name),
     ),
     Sabotage(
@@ -183,7 +183,7 @@ SABOTAGES = (
                 '        digest = self._ledger.digest_stream("batch")\n'
                 "        digest.update(self._chunks.__self__.name.encode())\n",
             ),
-            ("ledger/sqlite/duplicate_lookup.py", "    return [found[row] for row in sorted(found)]", "    return []"),
+            ("ledger/sqlite/reading.py", "    return [found[row] for row in sorted(found)]", "    return []"),
         ),
         _once(races.paid_under_another_name),
     ),

@@ -349,17 +349,17 @@ SABOTAGES: tuple[tuple[str, tuple[str, str, str], str], ...] = (
     ),
     (
         "goes on in the file that a ledger has moved from",
-        ("ledger/sqlite/latest.py", "    if latest == MOVED:  #", "    if latest is MOVED:  #"),
+        ("ledger/sqlite/store.py", "    if latest == MOVED:  #", "    if latest is MOVED:  #"),
         "tests/ledger/test_moving.py::test_whoever_opened_the_file_before_the_move_writes_nothing_to_it_after",
     ),
     (
         "writes to a file that was restored under it",
-        ("ledger/sqlite/latest.py", "    if behind := check_witness(", "    if behind := () and check_witness("),
+        ("ledger/sqlite/store.py", "    if behind := check_witness(", "    if behind := () and check_witness("),
         "tests/ledger/test_restoring.py::test_commands_that_were_under_way_do_not_hide_that_the_ledger_was_restored",
     ),
     (
         "writes to a file's witness that was replaced",
-        ("ledger/sqlite/latest.py", "    witness.close()  #", "    # "),
+        ("ledger/sqlite/store.py", "    witness.close()  #", "    # "),
         "tests/ledger/test_restoring.py"
         "::test_what_is_recorded_after_a_restore_was_accepted_meanwhile_is_known_after_the_next",
     ),

@@ -26,9 +26,8 @@ from batchpay.ledger.keys import create_key_file, load_keys
 from batchpay.ledger.locks import FileLock
 from batchpay.ledger.open import accept_witness, create_ledger, location, open_ledger, weaknesses
 from batchpay.ledger.sqlite import files, opening
-from batchpay.ledger.sqlite.failures import translate
 from batchpay.ledger.sqlite.files import file_system
-from batchpay.ledger.sqlite.store import SqliteStore, lock_path
+from batchpay.ledger.sqlite.store import SqliteStore, lock_path, translate
 from batchpay.payment import State
 from tests.ledger.batches import columns, register
 from tests.ledger.factories import LedgerFactory

@@ -58,8 +58,8 @@ DEFECTS = (
         (
             (
                 "ledger/sqlite/batch_writer.py",
-                "if transaction.registrations() != registration_count_seen:",
-                "if registration_count_seen < 0:",
+                "news = _registered_since(transaction, registration_count_seen)",
+                "news = _registered_since(transaction, transaction.registrations())",
             ),
         ),
     ),
@@ -123,7 +123,7 @@ DEFECTS = (
         "make:1:2:0 submit:0:0:0 days_pass:3:0:0 alter:0:5:1 submit:0:0:0",
         (
             (
-                "ledger/sqlite/duplicate_lookup.py",
+                "ledger/sqlite/statements.py",
                 "WHEN {_IS_NEAR} OR (wanted.invoiced AND NOT (wanted.named AND found.named)) THEN",
                 "WHEN {_IS_NEAR} THEN",
             ),
@@ -144,7 +144,7 @@ DEFECTS = (
         "A5 a rehearsal makes live rows duplicates",
         "make:1:1:0 submit:0:0:0 other_gateway:0:0:0 alter:0:5:1 submit:0:0:0",
         (
-            ("ledger/sqlite/duplicate_lookup.py", ' AND batch.environment = ?"', ' AND ? IS NOT NULL"'),
+            ("ledger/sqlite/statements.py", ' AND batch.environment = ?"\nCOMPARED', ' AND ? IS NOT NULL"\nCOMPARED'),
             (
                 "workflows/file_check.py",
                 "ledger is not None and ledger.batch_count(context.environment) > (checked.known is not None)",
@@ -357,7 +357,7 @@ DEFECTS = (
         "make:1:2:0 submit:0:0:0 days_pass:2:0:0 purge:0:0:0 alter:0:5:1 submit:0:0:0",
         (
             ("ledger/tally.py", "    if not missing:\n", "    if missing >= 0:\n"),  # the check would find it
-            ("ledger/sqlite/batch_replay.py", "    if missing > 0:\n", "    if missing > 9:\n"),  # and so would this
+            ("ledger/sqlite/audit.py", "    if missing > 0:\n", "    if missing > 9:\n"),  # and so would this
             (
                 "ledger/sqlite/retention.py",
                 "        transaction.execute(sql.ERASE_DETAILS, (number,))\n",

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.sqlite.audit import check_short
-from batchpay.ledger.sqlite.failures import FOREIGN, translate
-from batchpay.ledger.sqlite.store import SqliteStore, connect
+from batchpay.ledger.sqlite.store import FOREIGN, SqliteStore, connect, translate
 from batchpay.writing.atomic import sync_directory
 
 _PAGES_A_STEP = 4096

@@ -26,9 +26,8 @@ from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting, WritingAside
 from batchpay.ledger.payload import pick, sealed_chunks
 from batchpay.ledger.records import NewBatch, SignOff, TotalsDelta
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.batch_replay import check_registrations
-from batchpay.ledger.sqlite.failures import translated
-from batchpay.ledger.sqlite.store import ROWS_A_STATEMENT, SqliteStore, SqliteTransaction
+from batchpay.ledger.sqlite.audit import check_registrations
+from batchpay.ledger.sqlite.store import ROWS_A_STATEMENT, SqliteStore, SqliteTransaction, translated
 from batchpay.ledger.states import PENDING, REJECTED, require, require_person
 
 _IDENTITIES_MAX = 1_000_000

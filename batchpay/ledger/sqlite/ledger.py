@@ -21,8 +21,8 @@ from batchpay.ledger.sqlite import (
     reading,
     retention,
 )
+from batchpay.ledger.sqlite.audit import check_batch
 from batchpay.ledger.sqlite.backup import back_up
-from batchpay.ledger.sqlite.batch_replay import check_batch
 from batchpay.ledger.sqlite.moves import SqliteMover
 from batchpay.ledger.sqlite.pace_file import PaceFile, pace_file
 from batchpay.ledger.sqlite.run import SqliteRun

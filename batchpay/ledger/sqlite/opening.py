@@ -42,10 +42,9 @@ from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.audit import check_at_opening, refuse_behind
 from batchpay.ledger.sqlite.backup import back_up
 from batchpay.ledger.sqlite.departure import contents, depart, moved_to, refuse_moved, refuse_restored_after_move
-from batchpay.ledger.sqlite.failures import translated
 from batchpay.ledger.sqlite.files import check_directory, check_file
 from batchpay.ledger.sqlite.ledger import SqliteLedger
-from batchpay.ledger.sqlite.store import LOCK_WAIT_S, SqliteStore, connect, lock_path
+from batchpay.ledger.sqlite.store import LOCK_WAIT_S, SqliteStore, connect, lock_path, translated
 from batchpay.ledger.witness import Witness, WitnessRecord, witnesses_of_others
 from batchpay.writing.atomic import sync_directory
 

@@ -23,8 +23,7 @@ from batchpay.ledger.reading import batch_number, batches
 from batchpay.ledger.records import PURGE_COMPLETED, PURGED, BatchSummary, OldBatch
 from batchpay.ledger.spill import spill_files
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.failures import translated
-from batchpay.ledger.sqlite.store import SqliteStore, SqliteTransaction
+from batchpay.ledger.sqlite.store import SqliteStore, SqliteTransaction, translated
 from batchpay.payment import State
 from batchpay.text import row_count
 

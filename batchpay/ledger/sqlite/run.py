@@ -17,9 +17,8 @@ from batchpay.ledger.payload import Bodies
 from batchpay.ledger.records import RECOVERED_REASON, PendingPayment
 from batchpay.ledger.spill import LateAnswers, Spill, Spilled, read_spill, spill_files, spill_path
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.failures import translated
 from batchpay.ledger.sqlite.moves import BeingSent, Claimed, NotAsClaimed, SqliteMover
-from batchpay.ledger.sqlite.store import SqliteStore, SqliteTransaction
+from batchpay.ledger.sqlite.store import SqliteStore, SqliteTransaction, translated
 from batchpay.ledger.states import IN_DOUBT, SENDING, IllegalMove
 from batchpay.outcome import Outcome
 from batchpay.payment import Totals

@@ -4,6 +4,7 @@ SQLite before 3.51.3 can corrupt a write-ahead log when two connections write or
 every write transaction, every checkpoint and the closing of the writing connection happen under our own lock on the
 file `<ledger>.lock`; SQLite's automatic checkpoints are off, and reading connections are opened read-only, which cannot
 checkpoint. The ledger's file itself is never opened outside SQLite: closing it would drop SQLite's own locks.
+Errors are translated into ours, which name paths and reasons, never data: SQLite's own texts are not passed on.
 """
 
 from __future__ import annotations
@@ -19,17 +20,68 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from batchpay.errors import LedgerDamaged, LedgerNotUsable
+from batchpay.errors import BatchpayError, LedgerBehind, LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.database import Parameters, Statements
 from batchpay.ledger.event_chain import FIRST_MAC, event_mac, event_text, now_ms
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.locks import FileLock
 from batchpay.ledger.paths import LedgerPaths
-from batchpay.ledger.records import TotalsDelta
+from batchpay.ledger.records import MOVED, TotalsDelta
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.failures import FOREIGN, translate, translated
-from batchpay.ledger.sqlite.latest import require_in_force
 from batchpay.ledger.witness import Witness, WitnessRecord
+
+FOREIGN = (sqlite3.Error, OSError, UnicodeDecodeError, MemoryError)
+"""What SQLite may raise when using a ledger; text or sizes in a damaged file can surface as the last two."""
+
+
+def translate(error: BaseException, path: Path) -> BatchpayError:
+    """Return our error for one of FOREIGN."""
+    if isinstance(error, UnicodeDecodeError):
+        return LedgerDamaged(f"the ledger {path} is damaged; nothing was sent; restore its latest backup")
+    if isinstance(error, MemoryError):
+        return LedgerNotUsable(f"the ledger {path} is not usable: there is no memory left")
+    if isinstance(error, OSError):
+        return LedgerNotUsable(f"the ledger {path} is not usable: {error.strerror or type(error).__name__}")
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None:
+        if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+            return LedgerDamaged(f"the ledger {path} contains what batchpay did not write")
+        return LedgerNotUsable(f"the ledger {path} is not usable: {type(error).__name__}")
+    return _by_code(code, path)
+
+
+def _by_code(code: int, path: Path) -> BatchpayError:
+    primary = code & 0xFF
+    if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_MISMATCH):
+        what = f"the ledger {path} is damaged, or is not a ledger"
+        return LedgerDamaged(f"{what}; nothing was sent; restore its latest backup")
+    if primary in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_TOOBIG):
+        return LedgerDamaged(f"the ledger {path} lacks what batchpay wrote into it: damaged, or another program's file")
+    words = {
+        sqlite3.SQLITE_BUSY: "another program keeps it locked",
+        sqlite3.SQLITE_LOCKED: "another program keeps it locked",
+        sqlite3.SQLITE_PROTOCOL: "another program keeps it locked",
+        sqlite3.SQLITE_FULL: "its disk is full",
+        sqlite3.SQLITE_READONLY: "it can't be written",
+        sqlite3.SQLITE_PERM: "it may not be opened",
+        sqlite3.SQLITE_AUTH: "it may not be opened",
+        sqlite3.SQLITE_CANTOPEN: "it can't be opened",
+        sqlite3.SQLITE_IOERR: "its disk reports an input/output error",
+        sqlite3.SQLITE_NOMEM: "there is no memory left",
+        sqlite3.SQLITE_NOLFS: "its file system can't hold a file so large",
+        sqlite3.SQLITE_CONSTRAINT: "a record was refused by the ledger's own rules",
+    }.get(primary, "SQLite failed")
+    return LedgerNotUsable(f"the ledger {path} is not usable: {words} (SQLite {code})")
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn SQLite's and the system's errors into ours."""
+    try:
+        yield
+    except FOREIGN as error:
+        raise translate(error, path) from None
+
 
 LOCK_WAIT_S = 30.0
 """How long a transaction waits for another one: registering a million rows takes about ten seconds."""
@@ -382,3 +434,41 @@ class SqliteTransaction:
     def _end(self, failure: BaseException | None) -> None:
         self._is_open = False
         self._store.ended(error=failure)
+
+
+def require_in_force(
+    connection: sqlite3.Connection, latest: str, place: LedgerPaths, ledger_id: str, witness: Witness
+) -> None:
+    """Raise LedgerNotUsable if an open ledger, whose latest event is of this kind, was moved or restored meanwhile.
+
+    The caller holds the ledger's lock. A write to a restored one would be its witness's next record: after two of them
+    nothing would tell anymore that it was restored.
+    """
+    if latest == MOVED:  # since this process opened it, which would go on here, and others there
+        raise LedgerNotUsable(
+            f"the ledger {place.ledger} has moved to a database meanwhile; run the command again with the ledger.url "
+            "(BATCHPAY_LEDGER) of that one"
+        )
+    witness.close()  # whoever accepted the ledger meanwhile has replaced it
+    if behind := check_witness(connection, ledger_id, witness, witness.read()):
+        raise LedgerBehind(behind[0])
+
+
+def check_witness(
+    connection: sqlite3.Connection, ledger_id: str, witness: Witness, testimony: WitnessRecord | None
+) -> list[str]:
+    """Compare the ledger with what was read from its witness; return what is wrong, if anything."""
+    path = witness.path
+    way_out = 'a named person who knows why may accept it: batchpay ledger check --accept-witness --reason "…"'
+    if testimony is None:
+        what = "holds no record of this key" if witness.exists() else "is not there"
+        return [f"the ledger's witness {path} {what}, so nobody can tell whether the ledger is the latest; {way_out}"]
+    if testimony.ledger_id != ledger_id:
+        return [f"the witness {path} belongs to another ledger; {way_out}"]
+    found = connection.execute(sql.MAC_OF_EVENT, (testimony.number,)).fetchone()
+    if found is None or found[0] != testimony.mac:
+        return [
+            f"the ledger is older than its witness {path}: most likely it was brought back from a backup, and does not "
+            f"know what was sent since; nothing was sent now; {way_out}"
+        ]
+    return []
