@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from batchpay.errors import LedgerDamaged
 from batchpay.payment import Environment, State, Totals, format_cents
 from batchpay.text import instant, local_time, row_count, totals_apart, totals_json
-from batchpay.writing.identity import ReadFiles
+from batchpay.writing.atomic import ReadFiles
 
 if TYPE_CHECKING:
     from batchpay.ledger.records import BatchSummary

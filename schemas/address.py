@@ -1,12 +1,25 @@
-"""The rules that the billing and shipping nodes share: names and the parts of an address."""
+"""The rules of the billing and shipping nodes: who pays or is paid, how to reach them, where the goods go."""
 
 from __future__ import annotations
 
+import pandera.polars as pa
 import polars as pl
 
 from batchpay.schemas import checks
-from batchpay.schemas.forms import PHONE
-from batchpay.schemas.rule import Rule, choice, copied_text, error, required, warning
+from batchpay.schemas.columns import BILLING, SHIPPING
+from batchpay.schemas.forms import EMAILS, MONEY, PHONE
+from batchpay.schemas.options import RuleOptions
+from batchpay.schemas.rule import (
+    Rule,
+    choice,
+    columns_of,
+    copied_text,
+    error,
+    money_format,
+    required,
+    schema_of,
+    warning,
+)
 from batchpay.schemas.tables import STATES
 
 
@@ -60,3 +73,39 @@ def address_rules(node: str) -> dict[str, list[Rule]]:
             )
         ],
     }
+
+
+def shipping_schema(options: RuleOptions) -> pa.DataFrameSchema:
+    """Make the pandera schema of the shipping node."""
+    return schema_of("shipping", shipping_columns(options))
+
+
+def shipping_columns(options: RuleOptions) -> dict[str, pa.Column]:
+    """Columns of the shipping node, with its rules."""
+    own = address_rules("shipping")
+    own["shippingTax"] = [money_format("shippingTax", MONEY)]
+    return columns_of(SHIPPING, own, options)
+
+
+def billing_schema(options: RuleOptions) -> pa.DataFrameSchema:
+    """Make the pandera schema of the billing node."""
+    return schema_of("billing", billing_columns(options))
+
+
+def billing_columns(options: RuleOptions) -> dict[str, pa.Column]:
+    """Columns of the billing node, with its rules."""
+    email = pl.col("billingEmail")
+    own = address_rules("billing")
+    own["billingEmail"] = [
+        error(
+            "billingEmail",
+            "email",
+            "S",
+            "a valid address, several separated by `;`, each valid",
+            "write an e-mail address like name@example.com, several with a semicolon and no space between them",
+            checks.is_not_email(email),
+            suggestion=checks.as_emails(email),
+            form=EMAILS,
+        )
+    ]
+    return columns_of(BILLING, own, options)

@@ -13,7 +13,9 @@ from operator import add, and_, or_
 import polars as pl
 
 from batchpay.schemas import calendar
+from batchpay.schemas.columns import COLUMNS, MONEY
 from batchpay.schemas.forms import EMAILS, FORBIDDEN, NO_BREAK_SPACES, PHONE, UNSEEN, ZERO_WIDTH
+from batchpay.schemas.tables import CHOICES, STATES
 
 TEXT_CHARACTERS_MAX = 255
 AMOUNT_WHOLE_DIGITS_MAX = 8
@@ -328,3 +330,37 @@ def is_not_banking_day(cell: pl.Expr) -> pl.Expr:
     """Return whether the date is a Saturday, a Sunday, or a holiday of the Federal Reserve Banks."""
     day = as_date(cell)
     return (day.dt.weekday() >= 6) | day.is_in(list(calendar.HOLIDAYS))
+
+
+_STATES = {"billingState": "billingCountry", "shippingState": "shippingCountry"}
+
+
+def normalize(frame: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
+    """Repair the known columns that the frame has; also return how many cells of each column were changed."""
+    present = [column for column in COLUMNS if column in frame.columns]
+    repaired = frame.with_columns(trimmed(pl.col(column)) for column in present)
+    repaired = repaired.with_columns(
+        [_choice_in_capitals(column) for column in present if column in CHOICES]
+        + [_with_decimals(column) for column in present if column in MONEY]
+    )
+    repaired = repaired.with_columns(
+        [_state_in_capitals(column, _STATES[column], repaired) for column in present if column in _STATES]
+    )
+    changed = {column: int(frame[column].ne_missing(repaired[column]).sum()) for column in present}
+    return repaired, {column: count for column, count in changed.items() if count}
+
+
+def _choice_in_capitals(column: str) -> pl.Expr:
+    cell = pl.col(column)
+    return pl.coalesce(member_in_capitals(cell, CHOICES[column]), cell)
+
+
+def _with_decimals(column: str) -> pl.Expr:
+    cell = pl.col(column)
+    return pl.coalesce(with_decimals(cell), cell)
+
+
+def _state_in_capitals(state: str, country: str, frame: pl.DataFrame) -> pl.Expr:
+    cell = pl.col(state)
+    of = pl.col(country) if country in frame.columns else pl.lit(None, pl.String)
+    return pl.coalesce(state_in_capitals(cell, of, STATES), cell)

@@ -7,13 +7,12 @@ import polars as pl
 
 from batchpay.schemas import checks
 from batchpay.schemas.ach import ach_columns
-from batchpay.schemas.billing import billing_columns
+from batchpay.schemas.address import billing_columns, shipping_columns
 from batchpay.schemas.columns import PAYMENT_ID, TOP
 from batchpay.schemas.forms import AMOUNT, GATEWAY_ID, MONEY, closed_list
 from batchpay.schemas.options import RuleOptions
 from batchpay.schemas.recurring import recurring_columns
 from batchpay.schemas.rule import Rule, choice, columns_of, error, money_format, required, schema_of, warning
-from batchpay.schemas.shipping import shipping_columns
 
 _US_DOLLARS = closed_list(["USD"])
 

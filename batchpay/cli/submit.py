@@ -38,7 +38,7 @@ from batchpay.cli.process import CommandLine, actor
 from batchpay.errors import BatchpayError, WrongUse
 from batchpay.settings import Settings
 from batchpay.workflows.requests import file_request, preflight_of, run_request, sending_settings
-from batchpay.writing.marks import PLAN
+from batchpay.writing.place import PLAN
 from batchpay.writing.table import table_format
 
 if TYPE_CHECKING:

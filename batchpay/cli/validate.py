@@ -18,7 +18,7 @@ from batchpay.payment import State
 from batchpay.settings import Settings
 from batchpay.text import place_of, printable, row_count, totals_json
 from batchpay.workflows.requests import file_request
-from batchpay.writing.marks import PLAN, REPORT
+from batchpay.writing.place import PLAN, REPORT
 
 if TYPE_CHECKING:
     from batchpay.gateway.accounts import Preflight

@@ -11,7 +11,7 @@ from batchpay.errors import FileRefused
 from batchpay.intake.small_tables import read_toml
 from batchpay.payment import Totals, format_cents, parse_cents
 from batchpay.text import column_name, row_count
-from batchpay.writing.identity import FileIdentity
+from batchpay.writing.atomic import FileIdentity
 
 if TYPE_CHECKING:
     from batchpay.intake.source import Source

@@ -1,4 +1,7 @@
-"""The header of a payment file: which columns are known, which are carried, and which names look mistyped."""
+"""The header of a payment file: which columns are known, which are carried, and which names look mistyped.
+
+Plain Python: the child process that parses workbooks starts without polars.
+"""
 
 from __future__ import annotations
 
@@ -231,3 +234,19 @@ def _distance(left: str, right: str) -> int:
             row.append(cost)
         before = above
     return row[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class CellForm:
+    """The form of a column's typed cells.
+
+    A number or a date has no form of its own. It is written like the texts of its column, so that the map reads both
+    the same way, and a rejects file that was written as text reads as the workbook did.
+    """
+
+    target: str
+    """The known column that it becomes, or the file's own name of one that is carried."""
+    decimal: str = "."
+    """The character before the decimals of an amount."""
+    date: str | None = None
+    """How dates are written (strftime); None where only the column's own rules determine it."""

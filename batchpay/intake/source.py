@@ -1,4 +1,7 @@
-"""One payment file, whatever its kind, as chunks of faithful text: the entry point for the rest of batchpay."""
+"""One payment file, whatever its kind, as chunks of faithful text: the entry point for the rest of batchpay.
+
+Objects in object stores are what polars reads by URL, with polars' own options in the environment.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +13,22 @@ from typing import TYPE_CHECKING, Self
 import polars as pl
 
 from batchpay.errors import FileRefused, ForeignColumns
-from batchpay.intake.csv.dialect import read_dialect
+from batchpay.intake.csv.grammar import read_dialect
 from batchpay.intake.csv.reader import CsvReader, CsvText
 from batchpay.intake.header import Examples, Header, canonical_name, ours_as_meant, read_header, refuse_no_header
-from batchpay.intake.kinds import HEAD_BYTES, Kind, kind_of
-from batchpay.intake.object_store import is_url, open_stored
-from batchpay.intake.one_content import one_content
-from batchpay.intake.streams import OpenFile
-from batchpay.intake.table_end import FileEnd, without_totals_row
+from batchpay.intake.streams import HEAD_BYTES, FileKind, OpenFile, kind_of
+from batchpay.intake.table_rows import FileEnd, one_content, without_totals_row
 from batchpay.schemas.columns import COLUMNS, MONEY, REQUIRED
 from batchpay.text import column_name
-from batchpay.writing.identity import FileIdentity
+from batchpay.writing.atomic import FileIdentity
 
 if TYPE_CHECKING:
     from batchpay.intake.maps.application import CountingColumns
     from batchpay.intake.maps.mapping import Mapping
+import os
+from urllib.parse import urlsplit
+
+from batchpay.intake.streams import PrivateCopy, memory_file, private_copy, seal
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Source:
     """
 
     name: str
-    kind: Kind
+    kind: FileKind
     columns: tuple[str, ...]
     """Known columns present, in file order."""
     carried: tuple[str, ...]
@@ -84,7 +88,7 @@ class Source:
     @property
     def line_word(self) -> str:
         """What a row's position is called: a CSV has lines, a sheet has rows."""
-        return "line" if self.kind is Kind.CSV else "row"
+        return "line" if self.kind is FileKind.CSV else "row"
 
     @property
     def identity(self) -> FileIdentity | None:
@@ -129,9 +133,9 @@ def open_source(
     file = open_stored(path, format) if is_url(path) else OpenFile(path, asked=format, name=name)
     try:
         kind, packing = kind_of(file.head(HEAD_BYTES), file.name, format)
-        if kind is Kind.CSV:
+        if kind is FileKind.CSV:
             source = _open_csv(file, CsvText(file, packing, encoding), mapping, tuple(required))
-        elif kind is Kind.PARQUET:
+        elif kind is FileKind.PARQUET:
             source = _open_parquet(file, mapping, tuple(required))
         else:
             source = _open_xlsx(file, sheet, include_hidden, mapping, tuple(required))
@@ -141,7 +145,7 @@ def open_source(
     if mapping is not None:
         notes = (*source.notes, f"columns are mapped by {mapping.name}")
         source = replace(source, notes=notes, column_map=mapping.digest)
-    if sheet is not None and kind is not Kind.XLSX:  # a preset is for the workbooks among several files
+    if sheet is not None and kind is not FileKind.XLSX:  # a preset is for the workbooks among several files
         note = f"the sheet {column_name(sheet)} was not looked for: only a workbook has sheets"
         source = replace(source, notes=(*source.notes, note))
     if source.renamed:
@@ -156,19 +160,19 @@ def _open_csv(file: OpenFile, text: CsvText, mapping: Mapping | None, required: 
     dialect = read_dialect(file.name, head, _known_names(mapping))
     header, own = _headers(file.name, dialect.names, mapping, required)
     reader = CsvReader(text, head, dialect, own)
-    source = _source(file, Kind.CSV, header, own, mapping, reader.chunks)
+    source = _source(file, FileKind.CSV, header, own, mapping, reader.chunks)
     return replace(source, separator=dialect.separator, notes=dialect.notes, end=reader.end)
 
 
 def _open_parquet(file: OpenFile, mapping: Mapping | None, required: tuple[str, ...]) -> Source:
-    from batchpay.intake.cell_form import CellForm  # few files have typed cells
+    from batchpay.intake.header import CellForm  # few files have typed cells
     from batchpay.intake.parquet import ParquetReader
 
     reader = ParquetReader(file)
     header, own = _headers(file.name, reader.names, mapping, required)
     forms = {name: CellForm(name) for name in own.names} if mapping is None else mapping.cell_forms(own.names)
     reader.use(own, forms)
-    source = _source(file, Kind.PARQUET, header, own, mapping, reader.chunks)
+    source = _source(file, FileKind.PARQUET, header, own, mapping, reader.chunks)
     return replace(source, _chunks=one_content(file.name, source._chunks))
 
 
@@ -186,14 +190,14 @@ def _open_xlsx(
         reader.close()
         raise
     reader.use(own)
-    source = _source(file, Kind.XLSX, header, own, mapping, reader.chunks)
+    source = _source(file, FileKind.XLSX, header, own, mapping, reader.chunks)
     chunks = one_content(file.name, source._chunks)
     return replace(source, sheet=reader.sheet, notes=reader.notes, _chunks=chunks, _end=reader.close)
 
 
 def _source(
     file: OpenFile,
-    kind: Kind,
+    kind: FileKind,
     header: Header,
     own: Header,
     mapping: Mapping | None,
@@ -257,3 +261,53 @@ def _headers(
             raise
         told = f"the map {mapping.name} must name a column or a value for each, and may be unfinished"
         raise FileRefused(f"{error}; {told}") from None
+
+
+SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "adl", "http", "https", "file")
+
+
+def is_url(path: str) -> bool:
+    """Whether a path names an object in a store."""
+    return "://" in path
+
+
+def open_stored(url: str, asked: str | None = None) -> OpenFile:
+    """Read an object once into a private copy; raises FileRefused."""
+    try:
+        parts, name = urlsplit(url), shown_url(url)
+    except ValueError:
+        raise FileRefused("the URL of a payment file is malformed") from None
+    if parts.scheme not in SCHEMES:
+        raise FileRefused(f"{name}: {parts.scheme}:// is not a store that can be read")
+    if parts.path.lower().endswith((".parquet", ".pq")):
+        return OpenFile(name, _parquet(url))
+    # A store shows an object only when it is complete, so the line break of its last line, which polars drops, is not
+    # needed to know that nothing was cut off.
+    return OpenFile(name, private_copy(_lines(url), name, asked))
+
+
+def shown_url(url: str) -> str:
+    """Return a URL without what could contain a key: user, password, query."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
+
+
+def _parquet(url: str) -> PrivateCopy:
+    """Copy a Parquet file by its columns: polars can't return the bytes of an object."""
+    descriptor = memory_file()
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            pl.scan_parquet(url, glob=False).sink_parquet(file, compression="lz4", maintain_order=True)
+        seal(descriptor)
+    except (Exception, pl.exceptions.PanicException):  # its text may hold a signed URL or a cell of the file
+        os.close(descriptor)
+        raise FileRefused(f"{shown_url(url)}: can't be read from its store, or is a broken Parquet file") from None
+    return PrivateCopy(descriptor, os.fstat(descriptor).st_size)
+
+
+def _lines(url: str) -> Iterator[bytes]:
+    try:
+        for frame in pl.scan_lines(url, glob=False).collect_batches(chunk_size=50_000, maintain_order=True):
+            yield "".join(f"{line}\n" for line in frame.to_series()).encode()
+    except Exception:  # its text may hold a signed URL or a line of the file
+        raise FileRefused(f"{shown_url(url)}: can't be read from its store, or is not UTF-8 text") from None

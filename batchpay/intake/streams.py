@@ -1,4 +1,9 @@
-"""Opening what a path names, a regular file or standard input: read by position, unpacked in a stream."""
+"""Opening what a path names, a regular file or standard input: read by position, unpacked in a stream.
+
+The kind is recognized by the first bytes. What can be read only once, or must not change while it is read (standard
+input, objects of a store, workbooks), is read once into a sealed memory file; text is compressed on the way. Nothing
+here writes to a disk: a payment file contains account numbers.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +20,194 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from batchpay.errors import BatchHeld, FileRefused
-from batchpay.intake.private_copy import BLOCK_BYTES as READ_BYTES
-from batchpay.intake.private_copy import PrivateCopy, given_blocks, private_copy
 from batchpay.text import is_text_encoding
-from batchpay.writing.identity import FileIdentity
+from batchpay.writing.atomic import FileIdentity
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+import contextlib
+import select
+import signal
+import tempfile
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import chain
+from typing import TypeVar
+
+HEAD_BYTES = 512
+"""This many first bytes are enough to recognize the kind."""
+
+
+class FileKind(StrEnum):
+    """The kinds of payment files."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+    XLSX = "xlsx"
+
+
+_NAMES = {FileKind.CSV: "a CSV file", FileKind.PARQUET: "a Parquet file", FileKind.XLSX: "an XLSX file"}
+_MAGIC = (
+    (b"PAR1", FileKind.PARQUET),
+    (b"PK\x03\x04", FileKind.XLSX),
+)
+_REFUSED_MAGIC = (
+    (b"\xd0\xcf\x11\xe0", "an old Excel file (.xls) or one protected by a password; save it as .xlsx without one"),
+    (b"PK\x05\x06", "an empty zip archive"),
+    (b"%PDF", "a PDF"),
+    (b"\x89PNG", "a picture (PNG)"),
+    (b"\xff\xd8\xff", "a picture (JPEG)"),
+    (b"SQLite format 3", "a database"),
+    (b"BZh", "packed with bzip2; batchpay reads gzip and zstd"),
+    (b"\xfd7zXZ", "packed with xz; batchpay reads gzip and zstd"),
+    (b"7z\xbc\xaf", "a 7z archive"),
+    (b"Rar!", "a RAR archive"),
+    (b"ARROW1", "an Arrow file; save it as Parquet"),
+)
+_WEB_PAGE = "a web page, whatever its name says; open it in a spreadsheet program and save it as .xlsx"
+_REFUSED_TEXT = (
+    (b"{\\rtf", "a text document (RTF)"),
+    (b"<!doctype", _WEB_PAGE),
+    (b"<html", _WEB_PAGE),
+    (b"<head", _WEB_PAGE),
+    (b"<table", _WEB_PAGE),
+    (b"mime-version:", _WEB_PAGE),
+    (b"<?xml", "XML; save it as .xlsx"),
+    (b"<office:document", "an OpenDocument file (.fods); save it as .xlsx"),
+    (b"id;pwxl", "a SYLK file (.slk); save it as .xlsx"),
+    (b"id;pscalc", "a SYLK file (.slk); save it as .xlsx"),
+    (b'table0,1"', "a DIF file; save it as .xlsx"),
+    (b'{"', "JSON; batchpay reads CSV, XLSX and Parquet"),
+    (b'[{"', "JSON; batchpay reads CSV, XLSX and Parquet"),
+)
+"""How text files of other kinds begin, in lower case and without blanks and line breaks."""
+_SPREADSHEET_XML = {
+    b"urn:oasis:names:tc:opendocument": "an OpenDocument file (.fods); save it as .xlsx",
+    b"excel.sheet": "an XML spreadsheet; save it as .xlsx",
+    b"urn:schemas-microsoft-com:office:spreadsheet": "an XML spreadsheet; save it as .xlsx",
+}
+_PACKINGS = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
+
+
+def kind_of(head: bytes, name: str, asked: str | None = None) -> tuple[FileKind, str | None]:
+    """Return the kind and the packing; raises FileRefused for any other, or one that was not requested."""
+    if not head:
+        raise FileRefused(f"{name}: is empty")
+    for magic, what in _REFUSED_MAGIC:
+        if head.startswith(magic):
+            raise FileRefused(f"{name}: is {what}")
+    text = b"".join(head.removeprefix(b"\xef\xbb\xbf").split()).lower()
+    for beginning, what in _REFUSED_TEXT:
+        if text.startswith(beginning):
+            exact = (kind for word, kind in _SPREADSHEET_XML.items() if word in text)
+            raise FileRefused(f"{name}: is {next(exact, what)}")
+    kind = next((kind for magic, kind in _MAGIC if head.startswith(magic)), FileKind.CSV)
+    if asked is not None and kind != asked:
+        raise FileRefused(
+            f"{name}: is not {_NAMES[FileKind(asked)]}" + ("" if kind is FileKind.CSV else f" but {_NAMES[kind]}")
+        )
+    packing = next((packing for magic, packing in _PACKINGS if head.startswith(magic)), None)
+    return kind, packing
+
+
+BLOCK_BYTES = 1 << 20
+_ZSTD_LEVEL = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateCopy:
+    """A copy that can no longer be changed."""
+
+    descriptor: int
+    size: int
+    """Bytes that were copied; the copy itself may be smaller."""
+
+
+def private_copy(blocks: Iterable[bytes], name: str, asked: str | None = None) -> PrivateCopy:
+    """Copy a payment file; text is packed with zstd. Raises FileRefused as soon as the first bytes rule one out."""
+    incoming = iter(blocks)
+    head = b""
+    while len(head) < HEAD_BYTES and (block := next(incoming, None)) is not None:
+        head += block
+    kind, packing = kind_of(head[:HEAD_BYTES], name, asked)
+    size = 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal size
+        for block in chain((head,), incoming):
+            size += len(block)
+            yield block
+
+    descriptor = memory_file()
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.writelines(_packed(counted()) if kind is FileKind.CSV and packing is None else counted())
+        seal(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return PrivateCopy(descriptor, size)
+
+
+def memory_file() -> int:
+    """Create an anonymous file in memory; it never reaches a disk where the system offers memfd."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("payments", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def seal(descriptor: int) -> None:
+    """Seal a memory file against any change, whoever gets hold of its descriptor."""
+    if hasattr(fcntl, "F_ADD_SEALS"):
+        seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+
+
+def given_blocks(descriptor: int) -> Iterator[bytes]:
+    """Read a pipe to its end. A signal is handled while nothing comes, whichever thread the system delivers it to."""
+    with _woken_by_signals() as woken:
+        while True:
+            ready = select.select([descriptor, *woken], [], [])[0]
+            for alarm in woken:
+                if alarm in ready:
+                    os.read(alarm, 4096)  # the handlers themselves run between two steps of the interpreter
+            if descriptor in ready:
+                block = os.read(descriptor, BLOCK_BYTES)
+                if not block:
+                    return
+                yield block
+
+
+@contextlib.contextmanager
+def _woken_by_signals() -> Iterator[list[int]]:
+    """Yield descriptors that become readable when a signal comes; only the main thread can be notified."""
+    if threading.current_thread() is not threading.main_thread():
+        yield []
+        return
+    alarm, wakeup = os.pipe()
+    for end in (alarm, wakeup):
+        os.set_blocking(end, False)
+    before = signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+    try:
+        yield [alarm]
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(alarm)
+        os.close(wakeup)
+
+
+def _packed(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    import zstandard
+
+    packer = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compressobj()
+    for block in blocks:
+        yield packer.compress(block)
+    yield packer.flush()
+
 
 UNPACKED_RATIO_MAX = 200
 """A packed file that grows by more than this factor is taken for a bomb (payments grow about ten times)."""
@@ -89,7 +275,7 @@ class OpenFile:
 
     def reader(self) -> BinaryIO:
         """Start reading at the first byte; readers don't disturb one another."""
-        return io.BufferedReader(_Positioned(self.descriptor, self.name), READ_BYTES)
+        return io.BufferedReader(_Positioned(self.descriptor, self.name), BLOCK_BYTES)
 
     def head(self, count: int) -> bytes:
         """Return the first bytes."""
@@ -172,9 +358,9 @@ class _Gzip:
                 block = block.lstrip(b"\0")  # padding after the last member
                 if not block:
                     return
-            yield self._member.decompress(block, READ_BYTES)
+            yield self._member.decompress(block, BLOCK_BYTES)
             while self._member.unconsumed_tail:
-                yield self._member.decompress(self._member.unconsumed_tail, READ_BYTES)
+                yield self._member.decompress(self._member.unconsumed_tail, BLOCK_BYTES)
             block = self._member.unused_data
 
     def finished(self) -> bool:
@@ -255,5 +441,25 @@ def recoded(blocks: Iterator[bytes], encoding: str | None, name: str) -> Iterato
 def in_blocks(reader: BinaryIO) -> Iterator[bytes]:
     """Read to the end, a block at a time."""
     with reader:
-        while block := reader.read(READ_BYTES):
+        while block := reader.read(BLOCK_BYTES):
             yield block
+
+
+Item = TypeVar("Item")
+
+
+def ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """Produce the next item in a thread while the caller works on this one; its exceptions are raised here.
+
+    Where the system gives no thread, an item is produced when it is asked for.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="ahead") as thread:
+        try:
+            coming = thread.submit(next, items, None)
+        except RuntimeError:
+            yield from items
+            return
+        while (item := coming.result()) is not None:
+            coming = thread.submit(next, items, None)
+            yield item
+            del item  # free some megabytes while waiting for the next one

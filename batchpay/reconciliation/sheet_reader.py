@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from batchpay.errors import FileRefused
-from batchpay.writing.stream import Stream
+from batchpay.writing.atomic import Stream
 
 BYTES_MAX = 256 << 20
 UNPACKED_BYTES_MAX = 1 << 30

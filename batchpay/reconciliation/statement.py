@@ -25,7 +25,7 @@ from batchpay.reconciliation.loose_formats import day_comes_first, foreign_cents
 from batchpay.reconciliation.references import only_number_lines
 from batchpay.reconciliation.resolution import BATCH_MARK
 from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet, sheet_names
-from batchpay.writing.stream import Stream
+from batchpay.writing.atomic import Stream
 
 _ADDRESS = frozenset({"city", "zip", "zipcode", "postalcode"})
 """Next to one of these, a column `state` is part of an address (New York), not a status."""

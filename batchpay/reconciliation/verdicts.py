@@ -18,8 +18,8 @@ from batchpay.reconciliation.references import key_of
 from batchpay.reconciliation.statement import Export, ExportLine
 from batchpay.summary import SENDABLE
 from batchpay.text import instant, place_of, place_word, totals_json
+from batchpay.writing.atomic import Stream
 from batchpay.writing.columns import Kind, columns
-from batchpay.writing.stream import Stream
 from batchpay.writing.table import write_table
 
 HEADER = (

@@ -14,25 +14,25 @@ from batchpay.ledger.records import BatchSummary, Event, LedgerRow, RejectedRow
 from batchpay.payment import Direction, State, Totals
 from batchpay.reports.page_parts import (
     Cell,
-    Column,
     DirectionTotals,
     HistoryLine,
     KindCount,
     ListedPart,
     ListedRow,
     Page,
+    PageColumn,
     Reason,
     Share,
     share_of,
     short_time,
+    timeline_of,
     with_place,
     write,
 )
 from batchpay.reports.story import Story, facts_to_sign, story_of
-from batchpay.reports.timeline import timeline_of
 from batchpay.summary import Summary, summary_of_batch
 from batchpay.text import amounts_apart, local_time, money, place_word, row_count, sum_word
-from batchpay.writing.stream import Stream
+from batchpay.writing.atomic import Stream
 
 if TYPE_CHECKING:  # it loads polars, and a page of the ledger needs none
     from batchpay.validation.verdict import Failure, Verdict
@@ -55,17 +55,17 @@ _LABELS = {
 _NEEDS_SOMEONE = (State.IN_DOUBT, State.SENDING, State.DECLINED, State.REJECTED)
 _UNTOLD_EVENTS = frozenset({"progress"})
 _COLUMNS = (
-    Column("state", numeric=True), Column("row", numeric=True, number=True),
-    Column("amount", numeric=True, number=True), Column("direction"), Column("name"), Column("account"),
-    Column("invoice"), Column("when", numeric=True), Column("why"), Column("what to do"),
+    PageColumn("state", numeric=True), PageColumn("row", numeric=True, number=True),
+    PageColumn("amount", numeric=True, number=True), PageColumn("direction"), PageColumn("name"), PageColumn("account"),
+    PageColumn("invoice"), PageColumn("when", numeric=True), PageColumn("why"), PageColumn("what to do"),
 )  # fmt: skip
 _ACCEPTED_COLUMNS = (
-    Column("row", number=True), Column("amount", number=True), Column("direction"), Column("name"), Column("account"),
-    Column("invoice"), Column("sent"), Column("gateway's reference"),
+    PageColumn("row", number=True), PageColumn("amount", number=True), PageColumn("direction"), PageColumn("name"),
+    PageColumn("account"), PageColumn("invoice"), PageColumn("sent"), PageColumn("gateway's reference"),
 )  # fmt: skip
 _CHECK_COLUMNS = (
-    Column("column"), Column("code"), Column("what is wrong"),
-    Column("suggestion"),
+    PageColumn("column"), PageColumn("code"), PageColumn("what is wrong"),
+    PageColumn("suggestion"),
 )  # fmt: skip
 
 
@@ -174,7 +174,7 @@ def write_check_page(path: str | Path, summary: Summary, verdict: Verdict, line_
         reasons=reasons,
         reasons_left=reasons_left,
         reasons_counted="times",
-        columns=(Column(line_word, numeric=True, number=True), *_CHECK_COLUMNS),
+        columns=(PageColumn(line_word, numeric=True, number=True), *_CHECK_COLUMNS),
         attention=listed,
         attention_title="What is wrong",
         attention_left=max(sum(verdict.counts.values()) - len(listed), 0),

@@ -1,6 +1,7 @@
 """The results file: one line for every row that passed the rules, read from the ledger, in file order.
 
-polars writes it, and is imported for it: the run before it does without.
+Before a run, what an existing results file tells of a batch: more than the ledger, where that was brought back. polars
+writes it, and is imported for it: the run before it does without.
 """
 
 from __future__ import annotations
@@ -12,15 +13,20 @@ from typing import TYPE_CHECKING
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import State
-from batchpay.reports.earlier_results import told_more
+from batchpay.writing.atomic import Stream
 from batchpay.writing.columns import Kind, columns
 from batchpay.writing.place import first_row
-from batchpay.writing.stream import Stream
 
 if TYPE_CHECKING:
     import polars as pl
 
     from batchpay.writing.xlsx import Workbook
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from batchpay.writing.place import rows_of, separator_of
 
 HEADER = (
     "row", "line", "paymentId", "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "amount",
@@ -42,8 +48,7 @@ def write_results(ledger: Ledger, batch: BatchSummary, path: Path | Stream) -> P
     """
     header = _header(batch.columns)
 
-    from batchpay.reports.result_frames import frame_of
-    from batchpay.writing.frames import write_frames
+    from batchpay.reports.result_frames import frame_of, write_frames
 
     def is_ours(there: Path, _: int) -> bool:
         answered = batch.by_state[State.ACCEPTED].rows + batch.by_state[State.DECLINED].rows
@@ -82,3 +87,115 @@ def _header(carried: Sequence[str]) -> list[str]:
             name = f"{name} (file)"
         names.append(name)
     return names
+
+
+_COLUMNS = ("row", "state", "attempts", "sent_at")
+_ANSWERED = (State.ACCEPTED, State.DECLINED)
+_SENT = (State.IN_DOUBT, State.SENDING)
+"""Sent, without an answer so far: results may be written while a run sends, or after one has died."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a results file holds: how many rows are in each state, and the rows by column."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    rows: Iterable[object] = ()
+    states: Iterable[object] = ()
+    attempts: Iterable[object] = ()
+    sent_at: Iterable[object] = ()
+
+    def answered(self) -> set[int]:
+        """Return the rows that were accepted or declined; what somebody typed over says nothing."""
+        found = (str(row) for row, state in zip(self.rows, self.states, strict=True) if state in _ANSWERED)
+        return {int(row) for row in found if row.isdecimal()}
+
+    def sent(self, since: datetime | None) -> dict[int, int]:
+        """Return how often each row without an answer was sent, the last time not before a moment."""
+        found = {}
+        for row, state, attempts, sent_at in zip(self.rows, self.states, self.attempts, self.sent_at, strict=True):
+            numbers = str(row), str(attempts)
+            if state in _SENT and all(map(str.isdecimal, numbers)):
+                at = _moment(sent_at)
+                if since is None or at is None or at >= since:
+                    found[int(numbers[0])] = int(numbers[1])
+        return found
+
+
+def told_more(ledger: Ledger, batch: str, path: Path) -> str | None:
+    """Say what a results file knows of a batch that its ledger does not; None if it knows no more.
+
+    No row ever leaves `accepted` or `declined`, and no attempt is ever forgotten: such a ledger was restored from an
+    earlier time, even if its witness agrees with it.
+    """
+    told = told_by(path, batch)
+    if not told.counts:
+        return None  # usually of another day
+    by_state = ledger.find(batch).by_state  # read after the file, which another run may just have written
+    for state in _ANSWERED:
+        if told.counts[state] > (known := by_state[state].rows):
+            return f"{told.counts[state]} {state} rows of batch {batch}, the ledger of {known}"
+    return _row_told_more(ledger, batch, told)
+
+
+def _row_told_more(ledger: Ledger, batch: str, told: Told) -> str | None:
+    """Look row by row: as many as the file has may be accepted or waiting in the ledger, and not be the same ones.
+
+    A doubt that a person settled makes up for a row that was paid, one that was released for a row that waits.
+
+    Rows that were sent before a person accepted the restored ledger were in doubt from then on: whatever is pending
+    again, somebody has decided.
+    """
+    answered = told.answered()
+    sent = told.sent(since=ledger.restored_at()) if any(map(told.counts.get, _SENT)) else {}
+    for part in ledger.row_columns(batch, [State.PENDING, State.IN_DOUBT]) if answered or sent else ():
+        if not answered.isdisjoint(part.rows):  # a million rows one by one would hold up the first payment
+            row, state = next(pair for pair in zip(part.rows, part.states, strict=True) if pair[0] in answered)
+            return f"row {row} of batch {batch} as answered, the ledger as {state.words}"
+        for row, state, attempts in zip(part.rows, part.states, part.attempts, strict=True) if sent else ():
+            if state is State.PENDING and sent.get(row, 0) > attempts:
+                return f"row {row} of batch {batch} as sent, the ledger of no such attempt"
+    return None
+
+
+def told_by(path: Path, batch: str) -> Told:
+    """Read a results file of this batch; nothing of any other file, or one that is broken."""
+    if (first_row(path, saved_anew=True) or {}).get("batch") != batch:
+        return Told()
+    try:
+        return _of_workbook(path) if path.suffix.lower() == ".xlsx" else _of_table(path)
+    except Exception:  # whatever a library makes of a file that was cut off or edited
+        return Told()
+
+
+def _of_table(path: Path) -> Told:
+    """Read four columns alone: by whole rows a million would hold up the first payment for seconds."""
+    import polars as pl  # only where there is something to read: a run starts without it
+
+    with path.open("rb") as file:  # polars opens no path that is not UTF-8
+        if path.suffix.lower() in (".parquet", ".pq"):
+            found = pl.read_parquet(file, columns=list(_COLUMNS))
+        else:
+            separator = separator_of(file.readline().decode(errors="replace"))
+            file.seek(0)
+            found = pl.read_csv(
+                file, columns=list(_COLUMNS), separator=separator, encoding="utf8-lossy", infer_schema=False
+            )
+    return Told(Counter(found["state"].to_list()), *(found[name] for name in _COLUMNS))  # lists would take much memory
+
+
+def _of_workbook(path: Path) -> Told:
+    rows = rows_of(path)
+    header = list(next(rows))
+    places = [header.index(name) for name in _COLUMNS]
+    found = list(zip(*([row[place] for place in places] for row in rows), strict=True))
+    return Told(Counter(map(str, found[_COLUMNS.index("state")])), *found)
+
+
+def _moment(cell: object) -> datetime | None:
+    """Read a moment as we write it, in UTC; None where somebody typed over it."""
+    try:
+        found = cell if isinstance(cell, datetime) else datetime.fromisoformat(str(cell))
+    except ValueError:
+        return None
+    return found.replace(tzinfo=found.tzinfo or UTC)

@@ -13,9 +13,10 @@ from typing import Protocol
 import polars as pl
 
 from batchpay.errors import SettingsNotUsable
-from batchpay.intake.prefetch import ahead
+from batchpay.intake.streams import ahead
 from batchpay.schemas import checks
 from batchpay.schemas.catalogue import check_rules_off
+from batchpay.schemas.checks import normalize
 from batchpay.schemas.columns import (
     ALONE,
     BARE_ROW,
@@ -28,9 +29,8 @@ from batchpay.schemas.columns import (
 )
 from batchpay.schemas.forms import ACCOUNT, AMOUNT, IDENTIFIER
 from batchpay.schemas.identity import COMPARED
-from batchpay.schemas.normal import normalize
 from batchpay.schemas.options import RuleOptions
-from batchpay.validation.chunk_result import ChunkResult, without_marks
+from batchpay.validation.chunk_result import ChunkResult, correct, without_marks
 from batchpay.validation.compiled_rules import (
     Findings,
     Violation,
@@ -40,9 +40,7 @@ from batchpay.validation.compiled_rules import (
     nothing_proven,
     rule_book,
 )
-from batchpay.validation.corrections import correct
-from batchpay.validation.duplicates import Places, Unfit, Uniqueness
-from batchpay.validation.late_failures import Late, LateRows, late_in_file
+from batchpay.validation.duplicates import Late, LateRows, Places, Unfit, Uniqueness, late_in_file
 from batchpay.validation.packed import packed, unpacked
 from batchpay.validation.verdict import Verdict
 
@@ -72,7 +70,7 @@ class ChunkSource(Protocol):
         """
 
 
-class Check:
+class RowCheck:
     """One file's pass through the rules: first `results`, to the end, then `finish`.
 
     `line_word` is what a row's position is called in the file: `line` in a CSV, `row` in a sheet.

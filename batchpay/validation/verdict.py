@@ -9,9 +9,8 @@ import polars as pl
 
 from batchpay.payment import Direction, Totals
 from batchpay.text import row_count
-from batchpay.validation.chunk_result import ChunkResult
+from batchpay.validation.chunk_result import ChunkResult, offered, suggested
 from batchpay.validation.compiled_rules import Findings, Violation, any_of, constant_mask
-from batchpay.validation.suggestions import offered, suggested
 
 FAILURES_MAX = 1000
 _LOST_ZERO = ("achRoutingNumber.format", "achRoutingNumber.leading_zero")

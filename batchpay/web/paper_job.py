@@ -28,8 +28,8 @@ from batchpay.workflows.report import batch_page, results_again
 from batchpay.workflows.resolve import Signature, list_in_doubt
 from batchpay.workflows.rules import rule_table
 from batchpay.workflows.template import make_template
+from batchpay.writing.atomic import Stream
 from batchpay.writing.process_memory import keep_memory_private
-from batchpay.writing.stream import Stream
 
 _LOOKER = Actor("batchpay", "page", ON_THE_WEB)
 

@@ -23,7 +23,7 @@ from batchpay.workflows.earlier_payments import EarlierPayments
 from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.gateway_accounts import AccountsAnswer
 from batchpay.workflows.rejected_earlier import how_to_release
-from batchpay.writing.identity import FileIdentity, ReadFiles
+from batchpay.writing.atomic import FileIdentity, ReadFiles
 
 if TYPE_CHECKING:
     from batchpay.ledger.records import BatchSummary

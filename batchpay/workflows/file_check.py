@@ -26,10 +26,9 @@ from batchpay.payment import Environment, State, format_cents
 from batchpay.schemas.checks import as_date, cents_of_plain
 from batchpay.schemas.columns import CASH_FLOW
 from batchpay.settings import Settings
-from batchpay.validation.check import Check, valid_rows
+from batchpay.validation.check import RowCheck, valid_rows
 from batchpay.validation.chunk_result import ChunkResult
-from batchpay.validation.duplicates import FrameSpool
-from batchpay.validation.late_failures import merged
+from batchpay.validation.duplicates import FrameSpool, merged
 from batchpay.validation.verdict import Verdict
 from batchpay.workflows.checked_file import FileCheck
 from batchpay.workflows.decisions import Decisions, refuse_account_number
@@ -141,7 +140,7 @@ def _check_file(source: Source, request: FileRequest, context: CheckContext) -> 
     if context.ledger is not None and checked.batch is not None:
 
         def again(storage: ExitStack) -> Iterator[ChunkResult]:
-            check = Check(source, request.rules, storage, line_word=source.line_word)
+            check = RowCheck(source, request.rules, storage, line_word=source.line_word)
             yield from check.results()
             yield from check.finish(checked.late_failures)
 
@@ -157,7 +156,7 @@ def _check_file(source: Source, request: FileRequest, context: CheckContext) -> 
 
 
 def _load_map(path: str) -> Mapping:
-    from batchpay.intake.maps.map_file import load_mapping  # few files have a map
+    from batchpay.intake.maps.mapping import load_mapping  # few files have a map
 
     return load_mapping(path)
 
@@ -182,7 +181,7 @@ class _Reading:
         checked, verdict = self.checked, self.checked.verdict
         with ExitStack() as storage:
             line_word = checked.source.line_word
-            check = Check(self._content or checked.source, self._request.rules, storage, line_word=line_word)
+            check = RowCheck(self._content or checked.source, self._request.rules, storage, line_word=line_word)
             rejected, late_rejected = FrameSpool(storage), FrameSpool(storage)
             for result in check.results():
                 verdict.add(result)

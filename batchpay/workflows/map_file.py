@@ -13,8 +13,7 @@ import polars as pl
 
 from batchpay.errors import WrongUse
 from batchpay.intake.maps.draft import Choice, Draft, Question
-from batchpay.intake.maps.map_file import mapping_of
-from batchpay.intake.maps.mapping import Mapping
+from batchpay.intake.maps.mapping import Mapping, mapping_of
 from batchpay.intake.maps.proposal import Unmapped, finished, propose
 from batchpay.intake.source import Source, open_source
 from batchpay.schemas.columns import ACCOUNT, COLUMNS, MONEY, ROUTING

@@ -83,7 +83,7 @@ class OwnRejects:
             return False
         if row["_row"] is None:  # only a header
             return True
-        from batchpay.validation.written_rejects import holds_only_rows_of  # also loads what writes workbooks
+        from batchpay.validation.rejects import holds_only_rows_of  # also loads what writes workbooks
 
         is_own = holds_only_rows_of(self._source, path)
         if not is_own:

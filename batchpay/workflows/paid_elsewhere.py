@@ -11,7 +11,7 @@ from batchpay.ledger.contract import Ledger
 from batchpay.payment import Environment, State
 from batchpay.settings import Settings
 from batchpay.workflows.decisions import Decisions
-from batchpay.writing.identity import FileIdentity
+from batchpay.writing.atomic import FileIdentity
 from batchpay.writing.place import first_row, standing
 
 if TYPE_CHECKING:

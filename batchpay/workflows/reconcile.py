@@ -23,7 +23,7 @@ from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
 from batchpay.workflows.report import OutputPath
 from batchpay.workflows.resolve import Decider
-from batchpay.writing.stream import Stream
+from batchpay.writing.atomic import Stream
 from batchpay.writing.table import table_format
 
 

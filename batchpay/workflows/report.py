@@ -15,7 +15,7 @@ from batchpay.reports.results import write_results
 from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
 from batchpay.text import local_time
-from batchpay.writing.stream import Stream
+from batchpay.writing.atomic import Stream
 
 OutputPath = Callable[[BatchSummary], Path | Stream]
 """Where a file about a batch goes; raises if it can't be written."""

@@ -28,7 +28,7 @@ from batchpay.reconciliation.resolution import (
 )
 from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
-from batchpay.writing.stream import Stream
+from batchpay.writing.atomic import Stream
 
 Shown = TypeVar("Shown", contravariant=True)
 

@@ -31,8 +31,7 @@ from batchpay.ledger.records import BatchSummary
 from batchpay.operations.logs import is_logging, log
 from batchpay.outcome import Finding
 from batchpay.payment import Actor, State, Totals
-from batchpay.reports.earlier_results import told_more
-from batchpay.reports.results import write_results
+from batchpay.reports.results import told_more, write_results
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.one_core import on_one_core as on_one_core  # for the owner of a process
 from batchpay.sending.pacing import Throttle

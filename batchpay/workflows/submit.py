@@ -19,14 +19,14 @@ from batchpay.approval.plan import Plan, PlanText
 from batchpay.errors import BatchpayError, FileOvertaken, FileRefused
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.origin import environment_of, is_rehearsal
-from batchpay.intake.prefetch import ahead
+from batchpay.intake.streams import ahead
 from batchpay.ledger.columns import PaymentColumns
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary, NewBatch, SignOff
 from batchpay.operations.logs import log
 from batchpay.payment import Actor, State, Totals
-from batchpay.registration.payment_columns import payment_columns, rejected_columns
+from batchpay.registration.digests import payment_columns, rejected_columns
 from batchpay.registration.request_body import request_form
 from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch

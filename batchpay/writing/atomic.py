@@ -8,11 +8,24 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple, Self
 
 from batchpay.errors import BatchpayError, NotUsable
-from batchpay.writing.stream import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An open file, at its start, that its owner closes. The name determines the format, and is shown to the user."""
+
+    name: str
+    file: BinaryIO
+
+    def __str__(self) -> str:
+        """Return the name, as a path does."""
+        return self.name
+
 
 _PROBE_BYTES = 65_536
 
@@ -152,3 +165,24 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class FileIdentity(NamedTuple):
+    """A file as it was at one moment; later the same name may refer to another file, or to other content."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Self:
+        """Make it from the result of `os.stat` or `os.fstat`."""
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+class ReadFiles(NamedTuple):
+    """The files on a disk that a command read: the payments, and the control file next to them."""
+
+    payments: FileIdentity
+    control: FileIdentity | None = None

@@ -1,7 +1,7 @@
 """Writing a table of results: CSV, Parquet or XLSX by the path's extension, whole or not at all, mode 0600.
 
 The CSV branch imports nothing heavy and holds some hundred rows at a time. Where there may be a million rows, they are
-passed as frames of columns (writing/frames.py).
+passed as frames of columns (reports/result_frames.py).
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from batchpay.errors import WrongUse
 from batchpay.text import FORMULA_STARTS, guarded
-from batchpay.writing.atomic import PendingFile
+from batchpay.writing.atomic import PendingFile, Stream
 from batchpay.writing.columns import Column
 from batchpay.writing.place import MayReplace, anything, place
-from batchpay.writing.stream import Stream
 
 if TYPE_CHECKING:
     import polars as pl

@@ -111,11 +111,10 @@ class GrantsAtOnce:
 
 def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict[str, Any]:
     """Check and register a file by the steps of `submit`, each timed, and send nothing."""
-    from batchpay.intake.prefetch import ahead
     from batchpay.intake.source import open_source
+    from batchpay.intake.streams import ahead
     from batchpay.ledger.records import NewBatch
-    from batchpay.registration.digests import Content
-    from batchpay.registration.payment_columns import payment_columns
+    from batchpay.registration.digests import Content, payment_columns
     from batchpay.registration.request_body import request_form
     from batchpay.schemas.options import RuleOptions
     from batchpay.validation.check import all_rows

@@ -11,7 +11,7 @@ from random import Random
 import polars as pl
 import pytest
 
-from batchpay.intake.csv.byte_proof import Octets
+from batchpay.intake.csv.reader import Octets
 from batchpay.intake.source import open_source
 from batchpay.schemas.columns import BARE_ROW
 from tests.support.payment_files import HEADER, csv_text, line, write

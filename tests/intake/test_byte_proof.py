@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchpay.intake.csv.byte_proof import Octets
+from batchpay.intake.csv.reader import Octets
 
 
 @pytest.mark.parametrize(

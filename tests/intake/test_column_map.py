@@ -9,7 +9,7 @@ import pytest
 
 from batchpay.errors import FileRefused
 from batchpay.intake.control_totals import ControlTotals, require_totals, stated_totals
-from batchpay.intake.maps.map_file import load_mapping
+from batchpay.intake.maps.mapping import load_mapping
 from batchpay.intake.source import open_source
 from batchpay.payment import Totals
 from batchpay.schemas.columns import BARE_ROW, REQUIRED

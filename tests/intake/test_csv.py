@@ -19,9 +19,9 @@ from batchpay.errors import FileRefused
 from batchpay.intake.control_totals import ControlTotals, require_whole
 from batchpay.intake.csv import reader as csv_reader
 from batchpay.intake.csv.grammar import Lines
-from batchpay.intake.kinds import Kind
-from batchpay.intake.maps.map_file import load_mapping
+from batchpay.intake.maps.mapping import load_mapping
 from batchpay.intake.source import open_source
+from batchpay.intake.streams import FileKind
 from batchpay.payment import Totals
 from batchpay.schemas.columns import BARE_ROW, COLUMNS, REQUIRED
 from tests.support.payment_files import HEADER, VALID, cells, csv_text, line, read, write
@@ -211,7 +211,7 @@ def test_read_again(tmp_path: Path) -> None:
         Path(path).rename(tmp_path / "moved.csv")
         write(tmp_path, csv_text(9))
         assert pl.concat(source.chunks()).equals(pl.concat(first).with_columns(pl.lit(value=True).alias(BARE_ROW)))
-        assert source.kind is Kind.CSV
+        assert source.kind is FileKind.CSV
 
 
 def test_cut_at_every_byte(tmp_path: Path) -> None:

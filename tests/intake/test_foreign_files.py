@@ -13,8 +13,7 @@ import pytest
 
 from batchpay.errors import FileRefused
 from batchpay.intake.control_totals import ControlTotals, require_totals, require_whole
-from batchpay.intake.maps.map_file import load_mapping
-from batchpay.intake.maps.mapping import Mapping
+from batchpay.intake.maps.mapping import Mapping, load_mapping
 from batchpay.intake.source import open_source
 from batchpay.schemas.options import RuleOptions
 from batchpay.validation.rejects import open_rejects

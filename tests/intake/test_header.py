@@ -11,7 +11,7 @@ import pytest
 from batchpay.errors import FileRefused
 from batchpay.intake.csv import reader as csv_reader
 from batchpay.intake.header import near_miss, ours_as_meant, read_header
-from batchpay.intake.maps.map_file import mapping_of
+from batchpay.intake.maps.mapping import mapping_of
 from batchpay.intake.source import open_source
 from batchpay.intake.template import write_blank
 from batchpay.intake.xlsx.worker import CHUNK_ROWS
@@ -144,7 +144,7 @@ def test_example_rows_are_no_payments(tmp_path: Path) -> None:
 def test_examples_far_above_the_first_payment(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each part of the file without a payment began their count anew: a payment typed over one was not told."""
     monkeypatch.setattr(csv_reader, "BLOCK_BYTES", (1, 1))
-    monkeypatch.setattr("batchpay.intake.streams.READ_BYTES", 1000)
+    monkeypatch.setattr("batchpay.intake.streams.BLOCK_BYTES", 1000)
     monkeypatch.setattr("batchpay.intake.parquet.CHUNK_ROWS", 2)
     rows = [["example", *VALID.values()]] * 2 + [[None] * (len(HEADER) + 1)] * CHUNK_ROWS + [[None, *VALID.values()]]
     if kind == "xlsx":

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from batchpay.intake.maps.formats import DateFormat, NumberFormat
-from batchpay.intake.maps.patterns import Pattern, first_that_fits
+from batchpay.intake.maps.formats import DateFormat, NumberFormat, Pattern, first_that_fits
 
 LIKE_ALWAYS = settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 FORMATS = [

@@ -13,10 +13,9 @@ import pytest
 
 from batchpay.errors import FileRefused
 from batchpay.intake.maps.draft import Choice, Draft, Entry, Question
-from batchpay.intake.maps.evidence import amounts, dates
-from batchpay.intake.maps.map_file import mapping_of
+from batchpay.intake.maps.evidence import NAMES, amounts, column_called, dates, name_key, ours_for
+from batchpay.intake.maps.mapping import mapping_of
 from batchpay.intake.maps.proposal import finished, propose
-from batchpay.intake.maps.words import NAMES, column_called, name_key, ours_for
 
 ROUTING = ["021000021", "011000015", "021000322"]
 ACCOUNTS = ["11391039", "483110589481", "0009988"]

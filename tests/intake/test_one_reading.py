@@ -19,10 +19,10 @@ import pytest
 
 from batchpay.errors import FileRefused
 from batchpay.gateway.credentials import Credentials
-from batchpay.intake import private_copy
+from batchpay.intake import streams
 from batchpay.intake.csv.reader import CsvReader
-from batchpay.intake.one_content import OneContent
 from batchpay.intake.source import Source, open_source
+from batchpay.intake.table_rows import OneContent
 from batchpay.intake.xlsx import reader
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor
@@ -220,7 +220,7 @@ class _Silent:
 def test_a_private_copy_can_not_be_changed() -> None:
     """Sealed: not even this process can write, cut or lengthen it; text is packed, and nothing lies on a disk."""
     text = csv_text(2000).encode()
-    copy = private_copy.private_copy([text[:10], text[10:]], "standard input")
+    copy = streams.private_copy([text[:10], text[10:]], "standard input")
     try:
         assert copy.size == len(text)
         assert os.fstat(copy.descriptor).st_size < len(text) // 5
@@ -269,7 +269,7 @@ def test_a_signal_is_heeded_whichever_thread_gets_it(monkeypatch: pytest.MonkeyP
     try:
         with pytest.raises(Stopped):
             thread.start()
-            list(private_copy.given_blocks(reading))
+            list(streams.given_blocks(reading))
     finally:
         signal.signal(signal.SIGUSR1, before)
         thread.join()

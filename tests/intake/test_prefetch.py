@@ -11,7 +11,7 @@ import pytest
 from polars.exceptions import PanicException
 
 from batchpay.errors import FileRefused, NotUsable
-from batchpay.intake.prefetch import ahead
+from batchpay.intake.streams import ahead
 from batchpay.intake.xlsx.worker import _begun
 from batchpay.writing.process_memory import in_plain_words
 

@@ -15,9 +15,9 @@ import pytest
 from openpyxl import Workbook, load_workbook
 
 from batchpay.errors import FileRefused
-from batchpay.intake.kinds import Kind
 from batchpay.intake.source import open_source
-from batchpay.intake.xlsx.cells import render
+from batchpay.intake.streams import FileKind
+from batchpay.intake.xlsx.columns import render
 from batchpay.intake.xlsx.worker import CHUNK_ROWS
 from batchpay.schemas.columns import REQUIRED
 from tests.support.payment_files import HEADER, VALID, read, workbook
@@ -48,7 +48,7 @@ def test_text_cells(tmp_path: Path) -> None:
     """Text cells come as they are, and the line is the sheet's row."""
     path = workbook(tmp_path, [HEADER, ROW, ROW])
     with open_source(path) as source:
-        assert source.kind is Kind.XLSX
+        assert source.kind is FileKind.XLSX
         frame = next(source.chunks())
         assert pl.concat(source.chunks()).equals(frame), "a second pass parses the sheet again"
     assert frame.select(HEADER).rows() == [ROW, ROW]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from batchpay.errors import FileRefused
-from batchpay.intake.xlsx.cells import render
+from batchpay.intake.xlsx.columns import render
 from tests.support.payment_files import DATA, cells, read
 
 FOLDER = DATA / "xlsx_edge"

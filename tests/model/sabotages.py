@@ -98,8 +98,8 @@ DEFECTS = (
         "A3 what is registered is not compared with what was checked",
         "make:1:1:0 replace_file:0:1:0",
         (
-            ("intake/one_content.py", " and first[place : place + 1] != [digest]:", " and not digest:"),
-            ("intake/one_content.py", "len(self._content.digests) != len(self._digests)", "not self._digests"),
+            ("intake/table_rows.py", " and first[place : place + 1] != [digest]:", " and not digest:"),
+            ("intake/table_rows.py", "len(self._content.digests) != len(self._digests)", "not self._digests"),
         ),
     ),
     Defect(
@@ -321,7 +321,7 @@ DEFECTS = (
         "set_back:1:1:1",
         (
             (
-                "reports/earlier_results.py",
+                "reports/results.py",
                 "_SENT = (State.IN_DOUBT, State.SENDING)",
                 "_SENT = (State.IN_DOUBT,)",
             ),

@@ -20,7 +20,7 @@ from batchpay.errors import NotUsable
 from batchpay.operations import archive as archive_module
 from batchpay.operations.archive import archive
 from batchpay.operations.inbox import complete_files, is_payment_name, is_still_complete
-from batchpay.writing.identity import FileIdentity, ReadFiles
+from batchpay.writing.atomic import FileIdentity, ReadFiles
 
 _PLACES = Path("/dev/shm"), Path(tempfile.gettempdir())  # noqa: S108 - one is another file system than tmp_path
 

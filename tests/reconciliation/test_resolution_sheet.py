@@ -14,7 +14,7 @@ from batchpay.errors import FileRefused
 from batchpay.reconciliation import sheet_reader as sheet_module
 from batchpay.reconciliation.loose_formats import day_comes_first, foreign_cents, foreign_date, last_four_of
 from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet, sheet_names
-from batchpay.writing.stream import Stream
+from batchpay.writing.atomic import Stream
 
 
 @pytest.mark.parametrize(

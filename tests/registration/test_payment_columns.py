@@ -11,8 +11,7 @@ import polars as pl
 import pytest
 
 from batchpay.ledger.columns import PackedTexts, PaymentColumns
-from batchpay.registration.digests import canonical_bytes, lookup_columns
-from batchpay.registration.payment_columns import packed_texts, payment_columns
+from batchpay.registration.digests import canonical_bytes, lookup_columns, packed_texts, payment_columns
 from batchpay.registration.request_body import RequestForm, show_requests
 from batchpay.schemas.columns import (
     ACH,
@@ -137,8 +136,8 @@ def test_details_hold_what_results_show(monkeypatch: pytest.MonkeyPatch) -> None
     """Details are JSON too, with the last four of the account and the file's own columns, blank ones as null."""
     rows = odd_rows()
     memo = [None if number % 5 == 0 else ODD[number % len(ODD)] for number in range(len(rows))]
-    monkeypatch.setattr("batchpay.registration.payment_columns._ROWS_AT_ONCE", 64)
-    monkeypatch.setattr("batchpay.registration.payment_columns.CHUNK_ROWS", 16)
+    monkeypatch.setattr("batchpay.registration.digests._ROWS_AT_ONCE", 64)
+    monkeypatch.setattr("batchpay.registration.digests.CHUNK_ROWS", 16)
     form = RequestForm(None, agreement_as_letter=False, emails_node="emails")
     parts = built(frame_of(rows, **{'we"ird': memo}), form, ['we"ird'])
     details = [json.loads(text) for columns in parts for text in columns.details.each()]

@@ -17,7 +17,7 @@ from batchpay.intake.source import open_source
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import NewBatch
 from batchpay.payment import Environment
-from batchpay.registration.payment_columns import payment_columns
+from batchpay.registration.digests import payment_columns
 from batchpay.registration.request_body import request_form, show_requests
 from batchpay.schemas.columns import ACH, BILLING, COLUMNS, NUMBERS_ON_THE_WIRE, RECURRING, SHIPPING, TOP
 from batchpay.schemas.options import RuleOptions

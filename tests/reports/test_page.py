@@ -18,8 +18,7 @@ from batchpay.ledger.records import Decision
 from batchpay.payment import State, Totals
 from batchpay.reports import page
 from batchpay.reports.page import LISTED_MAX, write_batch_page, write_check_page
-from batchpay.reports.page_parts import share_of, short_time, shown
-from batchpay.reports.timeline import BARS_MAX, timeline_of
+from batchpay.reports.page_parts import BARS_MAX, share_of, short_time, shown, timeline_of
 from batchpay.summary import Summary
 from batchpay.validation.verdict import Failure, Verdict
 from tests.support.ledger_factory import Planned, add_batch, ledger_in

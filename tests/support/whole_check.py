@@ -9,9 +9,8 @@ from typing import Protocol
 import polars as pl
 
 from batchpay.schemas.options import RuleOptions
-from batchpay.validation.check import Check, ChunkSource
-from batchpay.validation.duplicates import FrameSpool
-from batchpay.validation.late_failures import Late, merged
+from batchpay.validation.check import ChunkSource, RowCheck
+from batchpay.validation.duplicates import FrameSpool, Late, merged
 from batchpay.validation.verdict import FAILURES_MAX, Verdict
 
 
@@ -37,7 +36,7 @@ def check(
     """Apply every rule to every row; `rejected` gets, in row order, what the ledger would know of each rejected row."""
     verdict = Verdict(failures_max=max_failures)
     with ExitStack() as storage:
-        asked = Check(source, options, storage, line_word="line")
+        asked = RowCheck(source, options, storage, line_word="line")
         early, came_late = FrameSpool(storage), FrameSpool(storage)
         for result in asked.results():
             verdict.add(result)

@@ -12,7 +12,7 @@ import pytest
 from batchpay.intake.source import open_source
 from batchpay.schemas.options import RuleOptions
 from batchpay.validation import duplicates
-from batchpay.validation.check import Check
+from batchpay.validation.check import RowCheck
 from tests.support.command import small_file
 from tests.support.whole_check import check
 
@@ -68,7 +68,7 @@ def test_bills_that_may_pass_twice_come_in_row_order(tmp_path: Path, monkeypatch
     path.write_text("\n".join((header, *named, "")), "utf-8")
     options = RuleOptions(datetime.date(2026, 11, 21), allow_duplicates=True)
     with open_source(str(path)) as source, ExitStack() as storage:
-        asked = Check(source, options, storage, line_word="line")
+        asked = RowCheck(source, options, storage, line_word="line")
         assert sum(result.passed.sum() for result in asked.results()) == 40
         assert asked.allowed["_row"].to_list() == list(range(21, 41))
         assert asked.allowed["_place"].to_list() == [f"line {line}" for line in range(2, 22)]

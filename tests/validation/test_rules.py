@@ -15,12 +15,11 @@ from click.testing import CliRunner
 from batchpay.cli.main import cli
 from batchpay.schemas import catalogue
 from batchpay.schemas.ach import ach_schema
-from batchpay.schemas.billing import billing_schema
+from batchpay.schemas.address import billing_schema, shipping_schema
 from batchpay.schemas.columns import COLUMNS, RECURRING, REQUIRED
 from batchpay.schemas.options import RuleOptions
 from batchpay.schemas.payment import payment_schema
 from batchpay.schemas.recurring import recurring_schema
-from batchpay.schemas.shipping import shipping_schema
 from batchpay.schemas.tables import COUNTRIES, CURRENCIES, SEC_CODES, STATES
 from tests.support.row_factory import AS_OF, mutated_rows
 from tests.support.text_chunks import RECURRING as RECURRING_CELLS

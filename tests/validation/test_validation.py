@@ -19,7 +19,7 @@ from batchpay.schemas.catalogue import suggesting_rules
 from batchpay.schemas.columns import BARE_ROW, COLUMNS
 from batchpay.schemas.options import RuleOptions
 from batchpay.validation import duplicates
-from batchpay.validation.check import Check, all_rows, valid_rows
+from batchpay.validation.check import RowCheck, all_rows, valid_rows
 from batchpay.validation.chunk_result import without_marks
 from batchpay.validation.compiled_rules import Proof, RuleBook
 from batchpay.validation.duplicates import Places, Uniqueness
@@ -245,7 +245,7 @@ def test_every_row_is_in_one_result() -> None:
     """Rows that are proven come at once, the others some at a time; each shows which rows passed."""
     rows = [_row(1), _row(2, amount="x"), _row(3), _row(4, achAccountNumber="AB12")]
     with ExitStack() as storage:
-        results = list(Check(TextChunks(rows, height=2), OPTIONS, storage, line_word="line").results())
+        results = list(RowCheck(TextChunks(rows, height=2), OPTIONS, storage, line_word="line").results())
     seen = [(result.rows["_row"].to_list(), result.passed.to_list()) for result in results]
     assert seen == [([1], [True]), ([3], [True]), ([2, 4], [False, True])]
 

@@ -11,8 +11,7 @@ import pytest
 
 from batchpay.errors import FileRefused
 from batchpay.intake.source import Source, open_source
-from batchpay.validation.rejects import open_rejects
-from batchpay.validation.written_rejects import holds_only_rows_of
+from batchpay.validation.rejects import holds_only_rows_of, open_rejects
 from tests.support.payment_files import HEADER, line, rejected, write
 
 NAMES = ("Ada", "Grace", "Mary")

@@ -16,7 +16,7 @@ from batchpay.ledger.open import accept_witness, open_ledger
 from batchpay.ledger.records import Decision
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
-from batchpay.reports.earlier_results import told_by
+from batchpay.reports.results import told_by
 from batchpay.sending.limits import Limits
 from batchpay.workflows.report import results_again
 from batchpay.workflows.run import RunRequest

@@ -83,7 +83,7 @@ def long_file(desk: Desk) -> Path:
 def block_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read a file in chunks of three or four rows, or as one."""
     monkeypatch.setattr("batchpay.intake.csv.reader.BLOCK_BYTES", (request.param, request.param))
-    monkeypatch.setattr("batchpay.intake.streams.READ_BYTES", request.param)
+    monkeypatch.setattr("batchpay.intake.streams.BLOCK_BYTES", request.param)
 
 
 @pytest.mark.usefixtures("block_bytes")

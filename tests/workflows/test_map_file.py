@@ -12,7 +12,7 @@ import pytest
 
 from batchpay.errors import FileRefused, WrongUse
 from batchpay.intake.maps.draft import Choice, Question
-from batchpay.intake.maps.map_file import load_mapping
+from batchpay.intake.maps.mapping import load_mapping
 from batchpay.workflows import map_file
 from batchpay.workflows.map_file import FileToMap, propose_map
 from tests.support.payment_files import workbook, write

@@ -30,7 +30,7 @@ def test_a_check_without_room_ends_with_what_is_missing(desk: Desk, monkeypatch:
     assert desk.submit(path).exit_code == 3
 
 
-@pytest.mark.parametrize("place", ["workflows.file_check.Check", "workflows.submit.payment_columns"])
+@pytest.mark.parametrize("place", ["workflows.file_check.RowCheck", "workflows.submit.payment_columns"])
 @pytest.mark.parametrize("fault", [ZeroDivisionError, MemoryError, RecursionError, PanicException])
 def test_whatever_ends_a_check_or_its_registration_is_of_that_file_alone(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, place: str, fault: type[BaseException]

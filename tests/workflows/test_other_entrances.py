@@ -25,8 +25,7 @@ from batchpay.workflows.check import dry_run, validate
 from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.report import batch_page, results_again
 from batchpay.workflows.requests import CheckOptions, file_request
-from batchpay.writing.atomic import PendingFile
-from batchpay.writing.stream import Stream
+from batchpay.writing.atomic import PendingFile, Stream
 from tests.workflows.desk import ANN, Desk
 from tests.workflows.office import BEN
 

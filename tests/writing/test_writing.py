@@ -20,11 +20,11 @@ from batchpay.cli.paths import Outputs
 from batchpay.errors import LedgerDamaged, NotUsable, WrongUse
 from batchpay.intake.source import Source, open_source
 from batchpay.intake.template import write_blank
+from batchpay.reports.result_frames import write_frames
 from batchpay.schemas.columns import COLUMNS, REQUIRED
 from batchpay.validation.rejects import open_rejects
 from batchpay.writing.atomic import PendingFile, atomic_writer
 from batchpay.writing.columns import columns
-from batchpay.writing.frames import write_frames
 from batchpay.writing.place import anything, place
 from batchpay.writing.table import write_table
 from batchpay.writing.xlsx_parts import column_letters

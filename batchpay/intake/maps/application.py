@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import polars as pl
 
 from batchpay.intake.header import Header
+from batchpay.intake.maps.formats import Pattern, first_that_fits
 from batchpay.intake.maps.mapping import SHIPPING_FROM_BILLING
 from batchpay.intake.maps.mapping import Mapping as ColumnMap
-from batchpay.intake.maps.patterns import Pattern, first_that_fits
 from batchpay.schemas.columns import (
     ACCOUNT,
     BARE_ROW,

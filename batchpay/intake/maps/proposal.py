@@ -15,19 +15,21 @@ import polars as pl
 
 from batchpay.errors import FileRefused
 from batchpay.intake.header import Header, canonical_name, is_pattern, near_miss
-from batchpay.intake.maps.draft import Choice, Draft, Entry, Question
-from batchpay.intake.maps.evidence import agreeing, has_decimals, ours
-from batchpay.intake.maps.follow_ups import (
+from batchpay.intake.maps.draft import (
     ASKED_MAX,
+    Choice,
+    Draft,
+    Entry,
+    Question,
     amount_entries,
     date_entries,
     direction,
     money_entries,
     word_entries,
 )
+from batchpay.intake.maps.evidence import CHOICES, COMBINED, NAMES, agreeing, column_called, has_decimals, ours
+from batchpay.intake.maps.formats import Pattern
 from batchpay.intake.maps.mapping import Mapping as ColumnMap
-from batchpay.intake.maps.patterns import Pattern
-from batchpay.intake.maps.words import CHOICES, COMBINED, NAMES, column_called
 from batchpay.schemas.columns import ACCOUNT, COLUMNS, DATES, MONEY, PAYMENT_ID, REQUIRED, ROUTING
 from batchpay.text import column_name
 

@@ -17,8 +17,7 @@ from typing import Any
 import polars as pl
 
 from batchpay.errors import FileRefused
-from batchpay.intake.cell_form import CellForm
-from batchpay.intake.header import Header
+from batchpay.intake.header import CellForm, Header
 from batchpay.intake.streams import OpenFile
 from batchpay.intake.table_rows import finish_chunk, with_text_formulas
 from batchpay.schemas.columns import CELL_MARKS

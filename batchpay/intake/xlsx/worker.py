@@ -21,17 +21,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchpay.errors import FileRefused
-from batchpay.intake.cell_form import CellForm
 from batchpay.intake.header import (
     HEADER_NAMES_ENOUGH,
     HEADER_ROWS_MAX,
     HELPER_SHEET,
+    CellForm,
     canonical_name,
     known_names,
     title_notes,
 )
-from batchpay.intake.private_copy import PrivateCopy
-from batchpay.intake.streams import OpenFile
+from batchpay.intake.streams import OpenFile, PrivateCopy
 from batchpay.intake.xlsx import archive
 from batchpay.intake.xlsx.columns import ColumnRenderer
 from batchpay.text import row_count
