@@ -94,9 +94,9 @@ class BatchInWriting:
         if (rows := self.totals.total().rows) != self._new.rows:
             raise BatchpayError(f"the batch was to have {row_count(self._new.rows)}, not {rows:,}")
 
-    def record(self, transaction: Transaction, who: str) -> None:
-        """Write the batch into the history, and use up the plan that lets it through."""
-        transaction.event("registered", self.number, who, self._new.again_reason, self._detail())
+    def record(self, transaction: Transaction, who: str, **more: Any) -> None:
+        """Write the batch into the history, with `more`, and use up the plan that lets it through."""
+        transaction.event("registered", self.number, who, self._new.again_reason, self._detail() | more)
         if self._new.sign_off is not None:
             plans.use(transaction, self.number, who, self._new.sign_off, self.totals.of(PENDING))
 

@@ -5,7 +5,7 @@ Its batches follow it if a named person says so and why.
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ def move_gateway(old: str, new: str, reason: str, settings: Settings, actor: Act
     if before.is_loopback is not after.is_loopback:
         raise WrongUse("a gateway on this machine is for rehearsals: batches never move from it or to it")
     environment = environment_of(replace(settings.gateway, base_url=old))
-    with ExitStack() as holds, closing(open_ledger(settings.ledger)) as ledger:
+    with closing(open_ledger(settings.ledger)) as ledger:
         moved = [
             batch for batch in ledger.batches() if batch.environment is environment and _is_for(batch, str(before))
         ]
@@ -44,8 +44,9 @@ def move_gateway(old: str, new: str, reason: str, settings: Settings, actor: Act
                 raise WrongUse(f"{before} is the same address, and no batch waits under another gateway.api_id")
         if not moved:
             raise WrongUse(f"no batch of the {environment} environment is intended for {before}; nothing was changed")
-        for digest in {batch.digest for batch in moved}:
-            holds.enter_context(ledger.lock(digest))
+        for digest in {batch.digest for batch in moved}:  # one after another: there may be thousands
+            with ledger.lock(digest):
+                pass
         names = [batch.batch for batch in moved]
         ledger.move_gateway(names, str(after), new_api_id, str(actor), reason)
         return names

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from batchpay.approval.approvals import Policy
 from batchpay.errors import (
+    BatchHeld,
     BatchpayError,
     LedgerBehind,
     LedgerNotUsable,
@@ -136,7 +137,7 @@ def run_batch(
         held_back, found = HeldBack(), None
         midnight = Midnight(request.day if settings.policy.refuses_past_start else None)
         try:
-            _require_approval_of_put_back(ledger, batch, settings, request)
+            _refuse_what_changed(ledger, batch, settings, request)
             held_back = _held_back(ledger, batch, request, midnight)
             if (to_send := _to_send(ledger, batch, held_back)).rows:
                 progress.begin(batch, to_send)
@@ -225,12 +226,15 @@ def _require_approval(ledger: Ledger, batch: BatchSummary, settings: Settings, r
         policy.require(batch.file, batch.sendable.cents, approvals)
 
 
-def _require_approval_of_put_back(ledger: Ledger, batch: BatchSummary, settings: Settings, request: RunRequest) -> None:
+def _refuse_what_changed(ledger: Ledger, batch: BatchSummary, settings: Settings, request: RunRequest) -> None:
     """Raise WaitingForPerson if the run's start made rows pending that nobody has approved.
 
-    An answer that was set aside may put a row back. Nobody had looked at it before: it was not pending.
+    An answer that was set aside may put a row back. Nobody had looked at it before: it was not pending. Raises
+    BatchHeld if the batch went to another gateway since it was found.
     """
     now = ledger.find(batch.batch)
+    if now.origin != batch.origin:
+        raise BatchHeld(f"batch {batch.batch} was moved to {now.origin} meanwhile; nothing was sent: run it again")
     more = now.by_state[State.PENDING].rows - batch.by_state[State.PENDING].rows
     if more <= 0:
         return

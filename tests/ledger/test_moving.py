@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import resource
 import sqlite3
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -23,8 +25,9 @@ from batchpay.ledger.sqlite.ledger import SqliteLedger
 from batchpay.ledger.sqlite.store import SqliteStore
 from batchpay.ledger.witness import Witness
 from batchpay.outcome import Answer, Outcome
-from batchpay.payment import Environment, State
-from batchpay.settings import LedgerSettings
+from batchpay.payment import Actor, Environment, State
+from batchpay.settings import GatewaySettings, LedgerSettings, Settings
+from batchpay.workflows.move_gateway import move_gateway
 from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns, register, rejected, release, states
 from tests.ledger.factories import LedgerFactory
 from tests.support.postgres import Server
@@ -235,6 +238,41 @@ def test_rows_that_a_killed_run_was_sending_arrive_in_doubt(mover: Mover) -> Non
         assert moved.check() == []
 
 
+@pytest.fixture
+def few_files() -> Iterator[None]:
+    """Let this process open a dozen more files than it has open now."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/dev/fd").iterdir())) + 12, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def register_many(ledger: Ledger) -> list[str]:
+    return [register(ledger, columns(ledger, [1], salt=f"{n}"), content=bytes([n])) for n in range(30)]
+
+
+@pytest.mark.usefixtures("few_files")
+def test_a_ledger_of_many_batches_moves(mover: Mover) -> None:
+    """With 1,100 batches, the lock of each was held open: there were no descriptors left."""
+    names = register_many(mover.factory.create())
+    mover.factory.close()
+    mover.move()
+    with closing(door.open_ledger(mover.there)) as moved:
+        assert {batch.batch for batch in moved.batches()} == set(names)
+
+
+@pytest.mark.ledgers("sqlite", "postgres")
+@pytest.mark.usefixtures("few_files")
+def test_many_batches_follow_their_gateway(ledger_factory: LedgerFactory) -> None:
+    """Here too the lock of each was held open."""
+    ledger = ledger_factory.create()
+    names = register_many(ledger)
+    old, new = ledger.find(names[0]).origin, "http://127.0.0.1:10"
+    settings = Settings(gateway=GatewaySettings(base_url=new), ledger=ledger_factory.settings)
+    assert set(move_gateway(old, new, WHY, settings, Actor("ann", "test"))) == set(names)
+    assert {ledger.find(name).origin for name in names} == {new}
+
+
 def test_nothing_moves_while_a_run_is_under_way_or_where_anything_is_wrong(mover: Mover) -> None:
     ledger = mover.factory.create()
     name = register(ledger, columns(ledger, [1, 2, 3]))
@@ -288,8 +326,15 @@ def test_whoever_opened_the_file_before_the_move_writes_nothing_to_it_after(move
         assert [batch.batch for batch in moved.batches()] == [other, name]
 
 
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [
+        (False, "another run is working on a batch"),
+        (True, "something was written to the ledger while it was checked"),
+    ],
+)
 def test_a_file_registered_while_the_ledger_is_checked_is_not_left_behind(
-    mover: Mover, monkeypatch: pytest.MonkeyPatch
+    mover: Mover, monkeypatch: pytest.MonkeyPatch, *, ends: bool, told: str
 ) -> None:
     """Its run held a lock that the move did not look for, and had payments under way when the copy was made."""
     ledger = mover.factory.create()
@@ -300,16 +345,23 @@ def test_a_file_registered_while_the_ledger_is_checked_is_not_left_behind(
         held.enter_context(ledger.lock(ledger.find(name).digest))
         runs.append(ledger.start(name, "bob"))
         runs[0].commit([1], [])
+        if ends:
+            finish()
         return audit.check(store)
+
+    def finish() -> None:
+        runs[0].commit([2], [(1, ACCEPTED)])
+        runs[0].commit([], [(2, ACCEPTED)])
+        runs[0].finish(None)
+        held.close()
 
     runs: list[Run] = []
     monkeypatch.setattr(departure, "check", check)
     with ExitStack() as held:
-        with pytest.raises(BatchHeld, match="was registered while"):
+        with pytest.raises(BatchHeld, match=told):
             mover.move()
-        runs[0].commit([2], [(1, ACCEPTED)])
-        runs[0].commit([], [(2, ACCEPTED)])
-        runs[0].finish(None)
+        if not ends:
+            finish()
     monkeypatch.undo()
     assert mover.in_force() == [mover.factory.settings]
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from batchpay.errors import BatchHeld, CredentialsRefused, SettingsNotUsable, WrongUse
+from batchpay.ledger.open import open_ledger
 from batchpay.outcome import Outcome
 from batchpay.payment import Actor, Environment, State
-from batchpay.sending.limits import Limits
+from batchpay.sending.limits import Limits, StopRequest
 from batchpay.settings import GatewaySettings, Settings
 from batchpay.workflows.move_gateway import move_gateway, notes_on_gateway, refuse_other_gateway
-from batchpay.workflows.run import RunRequest
+from batchpay.workflows.run import LibraryProcess, RunRequest
 from tests.support.ledger_factory import ORIGIN, Planned, add_batch, ledger_in, ledger_settings
 from tests.workflows.desk import ACCEPTED, ANN, Desk, Quiet
 
@@ -74,6 +76,28 @@ def test_a_batch_that_is_being_sent_is_not_moved(tmp_path: Path) -> None:
         batch = ledger.find(add_batch(ledger, [Planned(1, State.PENDING)]))
         with ledger.lock(batch.digest), pytest.raises(BatchHeld):
             move_gateway(ORIGIN, NEW, "why", settings_at(tmp_path, NEW), ADA)
+
+
+class Moving(LibraryProcess):
+    """A process in which a batch is moved after a run has found it, before the run begins."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    def running(self, stop: StopRequest) -> AbstractContextManager[None]:
+        with closing(open_ledger(self.desk.settings.ledger)) as ledger:
+            ledger.move_gateway([ledger.find(None).batch], NEW, "", str(ADA), "their letter of May")
+        return super().running(stop)
+
+
+@pytest.mark.usefixtures("on_both")
+def test_a_batch_that_moves_as_its_run_begins_is_not_sent_to_the_old_address(desk: Desk) -> None:
+    """A move keeps no lock on the batches: there may be thousands."""
+    path = two_bills(desk)
+    desk.submit(path, run=RunRequest(None, Limits(rows_max=0)))
+    with pytest.raises(BatchHeld, match=f"was moved to {NEW} meanwhile; nothing was sent"):
+        desk.submit(path, run=RunRequest(None, owner=Moving(desk)))
+    assert desk.arrived == {}
 
 
 def test_a_new_address_of_an_environment_is_reported(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
+from typing import Any
 
 from batchpay.errors import LedgerBehind, LedgerDamaged, once_sent
 from batchpay.ledger.event_chain import FIRST_MAC, ROW_MASK, ROWS_BITS, Replay, event_mac, id_range, read_ranges
@@ -201,12 +202,38 @@ def check_batch(store: SqliteStore, batch: int) -> None:
         raise LedgerDamaged(f"{error}; {_NOTHING_SENT}") from None
 
 
-def check_registrations(store: SqliteStore, transaction: SqliteTransaction) -> None:
+def check_registrations(store: SqliteStore, transaction: SqliteTransaction) -> int:
     """Raise LedgerDamaged if what was registered is missing, or would not be found if it came again.
 
     The bill of each row that was ever pending stays in a table, for good: they are counted, about ten million a second.
-    Whether each is its row's own is checked by a check of the whole ledger.
+    Whether each is its row's own is checked by a check of the whole ledger. Returns how many there should be.
     """
+    bills = _bills_noted(store, transaction)
+    if bills is None:
+        bills = _replay_registrations(store, transaction)
+    missing = bills - transaction.execute(sql.COUNT_BILLS).fetchone()[0]
+    if missing > 0:
+        raise LedgerDamaged(f"{unknown_if_it_came_again(missing)}; {_NOTHING_SENT}")
+    return bills
+
+
+def registrations_noted(transaction: SqliteTransaction, bills: int) -> dict[str, Any]:
+    """Return what a registration or release notes of all batches, so that the next one need not replay them all."""
+    batches = transaction.execute(sql.ALL_REGISTERED).fetchone()[0]
+    return {"known": [bills, transaction.keys.mac("registered", batches.encode()).hex()]}
+
+
+def _bills_noted(store: SqliteStore, transaction: SqliteTransaction) -> int | None:
+    """Return how many bills the latest registration or release noted; None unless it noted the batches as they are."""
+    mac_before, mac, *event = transaction.execute(sql.LAST_REGISTRATION).fetchone() or (None, None, "{}")
+    noted = json.loads(event[-1]).get("known")
+    if noted is None or mac != event_mac(store.keys, mac_before or FIRST_MAC, event):
+        return None
+    return int(noted[0]) if registrations_noted(transaction, noted[0])["known"] == noted else None
+
+
+def _replay_registrations(store: SqliteStore, transaction: SqliteTransaction) -> int:
+    """Count the rows that were ever pending; raise LedgerDamaged if a batch is not what was registered."""
     replay = Replay()
     for name, digest, environment, mac_before, mac, *event in transaction.execute(sql.REGISTRATIONS):
         number, _, batch, kind, who, why, detail = event
@@ -224,10 +251,7 @@ def check_registrations(store: SqliteStore, transaction: SqliteTransaction) -> N
         else:  # not all of its rows' history is read here: one may have been released again
             for first, last in read_ranges(told["pending"]):
                 replay.states[batch][first : last + 1] = bytes((PENDING,)) * (last + 1 - first)
-    were_pending = sum(states.count(PENDING) for states in replay.states.values())
-    missing = were_pending - transaction.execute(sql.COUNT_BILLS).fetchone()[0]
-    if missing > 0:
-        raise LedgerDamaged(f"{unknown_if_it_came_again(missing)}; {_NOTHING_SENT}")
+    return sum(states.count(PENDING) for states in replay.states.values())
 
 
 def _replay(store: SqliteStore, connection: sqlite3.Connection, batch: int) -> Replay:

@@ -26,7 +26,7 @@ from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting, WritingAside
 from batchpay.ledger.payload import pick, sealed_chunks
 from batchpay.ledger.records import NewBatch, SignOff, TotalsDelta
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.audit import check_registrations
+from batchpay.ledger.sqlite.audit import check_registrations, registrations_noted
 from batchpay.ledger.sqlite.store import ROWS_A_STATEMENT, SqliteStore, SqliteTransaction, translated
 from batchpay.ledger.states import PENDING, REJECTED, require, require_person
 
@@ -93,6 +93,7 @@ class SqliteRegistering:
     def __init__(self, store: SqliteStore, transaction: SqliteTransaction, batch: NewBatch, who: str) -> None:
         self._store = store
         self._transaction = transaction
+        self._bills = check_registrations(store, transaction)
         self._who = who
         news = _registered_since(transaction, batch.registration_count_seen)
         if news and (batch.digest,) in transaction.execute(sql.DIGESTS_OF_BATCHES, (json.dumps(news),)).fetchall():
@@ -149,7 +150,8 @@ class SqliteRegistering:
         with translated(self._store.place.ledger):
             self._chunks.finish()
             self._transaction.write_totals(self._batch.totals, self._batch.number)
-            self._batch.record(self._transaction, self._who)
+            bills = self._bills + self._batch.totals.of(PENDING).rows
+            self._batch.record(self._transaction, self._who, **registrations_noted(self._transaction, bills))
         self._transaction.commit()
         self._store.checkpoint()
         return self._batch.name
@@ -167,7 +169,6 @@ def registering(store: SqliteStore, batch: NewBatch, who: str) -> Iterator[Sqlit
     try:
         with translated(store.place.ledger):
             require_settled(transaction)
-            check_registrations(store, transaction)
             writing = SqliteRegistering(store, transaction, batch, who)
     except BaseException:
         transaction.rollback()
@@ -206,7 +207,9 @@ def release(
         if released:
             transaction.write_totals(changes, batch)
             allowed = {"allowed_duplicates": allowed_duplicates} if allowed_duplicates else {}
-            transaction.event("released", batch, who, why, {"pending": write_ranges(released), **allowed})
+            # A row that the gateway's accounts kept back once it was pending has its bill already.
+            noted = registrations_noted(transaction, transaction.execute(sql.COUNT_BILLS).fetchone()[0])
+            transaction.event("released", batch, who, why, {"pending": write_ranges(released), **allowed, **noted})
         if sign_off is not None:
             plans.use(transaction, batch, who, sign_off, changes.of(PENDING))
     return len(released)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -59,24 +58,30 @@ def refuse_restored_after_move(store: SqliteStore) -> None:
 
 
 def depart(ledger: SqliteLedger, to: str, who: str, why: str, hand_over: Callable[[Contents], None]) -> None:
-    """Pass everything on, then end here; raises BatchHeld while anything is in progress, LedgerNotUsable."""
+    """Pass everything on, then end here; raises BatchHeld while anything is in progress, LedgerNotUsable.
+
+    No lock is kept on the batches, of which there may be thousands: what was written while the ledger was checked ends
+    the move, and a run that begins once it is being passed on is refused by the event that ended this ledger.
+    """
     store = ledger.store
-    with ExitStack() as held:
-        registered = ledger.registration_count()
-        for batch in {one.digest: one for one in ledger.batches()}.values():
-            held.enter_context(ledger.lock(batch.digest))
-        for batch in ledger.batches():
-            if _was_interrupted(store, batch):
+    ledger.refuse_while_held("a move")
+    for batch in ledger.batches():
+        if _was_interrupted(store, batch):
+            with ledger.lock(batch.digest):
                 ledger.start(batch.batch, who, _REASON).finish(_REASON)
-        problems = check(store)
-        if problems:
-            raise LedgerDamaged(f"{problems[0]}; nothing was moved (batchpay ledger check says more)")
-        with store.transaction() as transaction:
-            if transaction.registrations() != registered:  # nobody's lock is held here for what is new
-                raise BatchHeld("a file was registered while the ledger was checked; run the command again")
-            hand_over(contents(store, transaction.connection))
-            transaction.event(MOVED, None, who, why, {"to": to})
-        store.witness.sync()
+    with store.reading() as connection:
+        checked = connection.execute(sql.LAST_EVENT).fetchone()
+    problems = check(store)
+    if problems:
+        raise LedgerDamaged(f"{problems[0]}; nothing was moved (batchpay ledger check says more)")
+    with store.transaction() as transaction:
+        ledger.refuse_while_held("a move")
+        interrupted = any(_was_interrupted(store, batch) for batch in ledger.batches())
+        if interrupted or transaction.execute(sql.LAST_EVENT).fetchone() != checked:
+            raise BatchHeld("something was written to the ledger while it was checked; run the command again")
+        hand_over(contents(store, transaction.connection))
+        transaction.event(MOVED, None, who, why, {"to": to})
+    store.witness.sync()
 
 
 def _was_interrupted(store: SqliteStore, batch: BatchSummary) -> bool:

@@ -133,7 +133,7 @@ class SqliteLedger(StoredLedger[SqliteStore, SqliteRun]):
         return retention.unfinished(self.store)
 
     def purge(self, before: datetime, who: str, why: str) -> Purge:
-        self._refuse_while_held()
+        self.refuse_while_held("a purge")
         erased, held, pieces = [], [], retention.Pieces()
         for old in retention.old_batches(self.store, before):
             if old.stays is not None:
@@ -148,7 +148,7 @@ class SqliteLedger(StoredLedger[SqliteStore, SqliteRun]):
         searched = retention.complete(self.store, pieces, who) if retention.unfinished(self.store) else (0, 0)
         return Purge(erased, held, *searched)
 
-    def _refuse_while_held(self) -> None:
+    def refuse_while_held(self, what: str) -> None:
         """Raise BatchHeld while any process holds any batch: a ledger that is being rewritten keeps a run waiting."""
         if self._locks.any_is_held():
-            raise BatchHeld("another run is working on a batch; a purge waits until none does")
+            raise BatchHeld(f"another run is working on a batch; {what} waits until none does")

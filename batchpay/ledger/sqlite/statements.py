@@ -66,12 +66,23 @@ LAST_DEED_ON_BATCH = f"SELECT max(at) FROM event WHERE batch = ? AND {_IS_DEED}"
 PURGED_AT = "SELECT max(at) FROM event WHERE kind = 'purged' AND kind <> 'progress' AND batch = ?"
 LAST_NUMBER_OF_KIND = "SELECT coalesce(max(number), 0) FROM event WHERE kind = ? AND kind <> 'progress'"
 REGISTRATION = "SELECT number FROM event WHERE kind = 'registered' AND kind <> 'progress' AND batch = ?"
+_WITH_MAC_BEFORE = " LEFT JOIN event AS before ON before.number = event.number - 1"
+_IS_REGISTRATION = "event.kind IN ('registered', 'released') AND event.kind <> 'progress'"
+_MACS_AND_EVENT = (
+    "before.mac, event.mac, event.number, event.at, event.batch, event.kind, event.who, event.why, event.detail"
+)
 REGISTRATIONS = (
-    "SELECT batch.name, batch.digest, batch.environment, before.mac, event.mac,"
-    " event.number, event.at, event.batch, event.kind, event.who, event.why, event.detail"
-    " FROM event LEFT JOIN batch ON batch.id = event.batch"
-    " LEFT JOIN event AS before ON before.number = event.number - 1"
-    " WHERE event.kind IN ('registered', 'released') AND event.kind <> 'progress' ORDER BY event.number"
+    f"SELECT batch.name, batch.digest, batch.environment, {_MACS_AND_EVENT}"
+    f" FROM event LEFT JOIN batch ON batch.id = event.batch{_WITH_MAC_BEFORE}"
+    f" WHERE {_IS_REGISTRATION} ORDER BY event.number"
+)
+LAST_REGISTRATION = (
+    f"SELECT {_MACS_AND_EVENT} FROM event{_WITH_MAC_BEFORE}"
+    f" WHERE event.number = (SELECT max(number) FROM event WHERE {_IS_REGISTRATION})"
+)
+ALL_REGISTERED = (
+    "SELECT coalesce(group_concat(id || ' ' || name || ' ' || hex(digest) || ' ' || environment), '')"
+    " FROM (SELECT id, name, digest, environment FROM batch ORDER BY id)"
 )
 REGISTRATION_COUNT = (
     "SELECT (SELECT count(*) FROM batch) + (SELECT count(*) FROM event WHERE kind = 'released' AND kind <> 'progress')"
