@@ -43,13 +43,14 @@ from batchpay.writing.table import table_format
 
 if TYPE_CHECKING:
     from batchpay.gateway.credentials import Credentials
+    from batchpay.ledger.records import BatchSummary
     from batchpay.workflows.run import RunRequest
 
 
 _SECTIONS = {
     "What is read": "inbox as_of normalize accept_suggestions warnings_as_errors allow_open_ended expect_rows"
     " expect_total encoding format sheet include_hidden map max_errors",
-    "What is decided": "dry_run show_requests plan from_plan again release allow_duplicates join"
+    "What is decided": "dry_run show_requests plan from_plan again release allow_duplicates"
     " paid_elsewhere_checked reason yes",
     "How it is sent": "rate workers max_in_doubt until limit preflight",
     "Where it goes": "results rejects out archive log_file log_json metrics_file ping_url",
@@ -173,9 +174,11 @@ def _submit_all(
     codes: list[int],
 ) -> None:
     """Submit one file after the other: what stops the sending of one stops the call, limits hold over all of them."""
+    from batchpay.workflows.resume import left_behind
     from batchpay.workflows.status import all_in_doubt
 
-    if not paths:
+    left = {f"batch {name}": name for name in left_behind(settings)} if options["inbox"] else {}
+    if not (paths or left):
         look = partial(all_in_doubt, settings)
         work_through(context, paths, lambda path: (0, {}), codes, in_doubt=look, account=account)
         return
@@ -186,6 +189,8 @@ def _submit_all(
     ours = {} if options["inbox"] else outputs_among(paths)  # an inbox takes those that a control file states
 
     def work(path: str) -> tuple[int, dict[str, Any]]:
+        if path in left:
+            return _resume_one(context, left[path], settings, credentials, options, run, outputs, account)
         if path in ours:
             raise WrongUse(
                 f"{path} is named as results or rejects of {ours[path]}, which this call names as well: it is "
@@ -195,7 +200,7 @@ def _submit_all(
 
     work_through(
         context,
-        paths,
+        [*left, *paths],
         work,
         codes,
         stopped=lambda: run.stop.reason,
@@ -245,3 +250,29 @@ def _submit_one(
     document = {**summary.as_json(), "counts": verdict.counts, "warning_counts": verdict.warning_counts}
     document["accepted_suggestions"] = verdict.accepted
     return summary.exit_code, document
+
+
+def _resume_one(
+    context: Context,
+    batch: str,
+    settings: Settings,
+    credentials: Credentials,
+    options: dict[str, Any],
+    run: RunRequest,
+    outputs: Outputs,
+    account: CallLog,
+) -> tuple[int, dict[str, Any]]:
+    """Go on with a batch that another machine left behind; its file, which may be on that machine, is not needed."""
+    from batchpay.cli.progress import progress_for
+    from batchpay.workflows.resume import resume
+
+    def output_path(found: BatchSummary) -> Path:
+        place = str(Path(options["inbox"]) / Path(found.file).name)
+        return outputs.claim(beside(place, "results", options["out"]), "results")
+
+    with progress_for(context, settings, ask=not options["yes"]) as progress:
+        summary = resume(batch, output_path, run, settings, credentials, actor(), progress)
+    account.add(summary)
+    if not context.json:
+        output.print_summary(context, summary, sent=True)
+    return summary.exit_code, {**summary.as_json(), "counts": {}, "warning_counts": {}, "accepted_suggestions": {}}

@@ -7,11 +7,11 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from batchpay.errors import WrongUse
+from batchpay.errors import LedgerNotUsable, WrongUse
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.open import open_ledger
+from batchpay.ledger.open import ledger_if_any, open_ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Actor, State
 from batchpay.settings import Settings
@@ -55,6 +55,15 @@ def resume(
         if reference is None:
             summary.notes += _others_waiting(ledger, finished, settings.policy.stale_days)
     return summary
+
+
+def left_behind(settings: Settings) -> list[str]:
+    """Name the batches whose machines may be dead, which `resume` then finds out; none if the ledger can't be read."""
+    try:
+        with ledger_if_any(settings.ledger) as ledger:
+            return [] if ledger is None else ledger.left_behind(environment_of(settings.gateway))
+    except LedgerNotUsable:  # each file's own submission says it
+        return []
 
 
 def _others_waiting(ledger: Ledger, latest: BatchSummary, stale_days: int) -> list[str]:

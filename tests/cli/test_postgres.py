@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import shutil
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from batchpay.cli import demo
+from batchpay.ledger import hosts
 from batchpay.ledger.open import create_ledger, open_ledger
 from batchpay.settings import LedgerSettings
 from tests.support.command import small_file
@@ -75,6 +78,34 @@ def test_a_file_is_paid_and_settled_with_a_ledger_in_a_database(
     assert [(run["rows"], run["standing"]) for run in (runs[0], runs[-1])] == [(30, "ended"), (0, "ended")]
     assert "machine" in call.text("status", batch)
     assert code(call, "resolve", batch, "--host-is-gone") == 2
+    postgres_server.drop(database)
+
+
+def test_an_inbox_call_takes_over_what_a_dead_machine_left_behind(
+    call: Caller, database: str, postgres_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody names the batch, and its file was on the dead machine: the docs said so, and no call did it."""
+    call("ledger", "init", "--owner-url", postgres_server.owner_url(database))
+    small_file(tmp_path / "a.csv", 9)
+    first = call("submit", "a.csv", "--limit", "3")
+    assert (first["accepted"], first["pending"]) == (3, 6)
+    key = str(tmp_path / "keys" / "ledger.key")
+    with closing(open_ledger(LedgerSettings(url=postgres_server.url(database), key_file=key))) as ledger:
+        with ledger.lock(ledger.find(first["batch"]).digest):
+            ledger.start(first["batch"], "ada").commit([4, 5], [])
+
+    (other := tmp_path / "other").mkdir()
+    (other / "in").mkdir()
+    shutil.copy(key, other / "ledger.key")
+    call.settings(HOME=str(other), BATCHPAY_LEDGER_KEY_FILE=str(other / "ledger.key"))
+    call("ledger", "join", "--reason", "a second host")
+    inbox = ("submit", "--inbox", str(other / "in"))
+    assert call(*inbox)["exit_code"] == 0, "its heartbeat is young"
+    monkeypatch.setattr(hosts, "LEASE_S", 0.0)
+    done = call(*inbox)
+    assert (done["batch"], done["accepted"], done["in_doubt"], done["exit_code"]) == (first["batch"], 7, 2, 7)
+    assert done["results"] == str(other / "in" / "a.results.csv")
+    assert call(*inbox)["exit_code"] == 7
     postgres_server.drop(database)
 
 
