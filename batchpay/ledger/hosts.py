@@ -39,7 +39,7 @@ class HostRun:
     def standing(self) -> str:
         """Return the run's status, in words."""
         if self.is_live:
-            return f"at work, heartbeat {self.heartbeat_age_s} s old"
+            return f"{'at work' if self.has_heartbeat else 'no sign of life'}, heartbeat {self.heartbeat_age_s} s old"
         if self.is_fenced:
             return "taken over, not heard of since"
         if self.finished_at is None:

@@ -148,10 +148,10 @@ def test_nights_with_mishaps_are_reported_as_they_were() -> None:
     assert (done.returncode, done.stdout.count("every report was right")) == (0, 1), done.stdout + done.stderr
 
 
-def test_three_machines_live_through_chaos() -> None:
-    """One of three sleeps until the others have shut it out and done its work: every row still arrives once."""
+def test_two_machines_live_through_chaos() -> None:
+    """One sleeps until the other has taken over its batch and finished it: every row still arrives once."""
     if programs_found() is None:
         pytest.skip("no PostgreSQL")
-    command = [sys.executable, "-m", "tests.campaign.hosts", "--cycles", "1", "--rows", "40", "--seed", "4"]
+    command = [sys.executable, "-m", "tests.campaign.hosts", "--cycles", "1", "--rows", "40", "--seed", "5"]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.count("WRONG")) == (0, 0), done.stdout + done.stderr

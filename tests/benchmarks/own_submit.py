@@ -83,7 +83,6 @@ class GrantsAtOnce:
 
     recovered = 0
     late: Sequence[str] = ()
-    company = None
 
     def __init__(self, bodies: Sequence[bytes]) -> None:
         self._payments = iter([PendingPayment(number, 0, body) for number, body in enumerate(bodies, start=1)])

@@ -271,8 +271,8 @@ SABOTAGES: tuple[tuple[str, tuple[str, str, str], str], ...] = (
         "takes a commit that warns for done",
         (
             "ledger/postgres/run.py",
-            "                if not writer.warned():\n                    self._take_shared(",
-            "                if writer:\n                    self._take_shared(",
+            "                if not writer.warned():\n                    return found",
+            "                if writer:\n                    return found",
         ),
         f"{_RUN}::test_a_commit_that_warns_is_not_taken_for_done",
     ),

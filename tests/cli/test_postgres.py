@@ -90,9 +90,9 @@ def test_an_inbox_call_takes_over_what_a_dead_machine_left_behind(
     first = call("submit", "a.csv", "--limit", "3")
     assert (first["accepted"], first["pending"]) == (3, 6)
     key = str(tmp_path / "keys" / "ledger.key")
-    with closing(open_ledger(LedgerSettings(url=postgres_server.url(database), key_file=key))) as ledger:
-        with ledger.lock(ledger.find(first["batch"]).digest):
-            ledger.start(first["batch"], "ada").commit([4, 5], [])
+    own = LedgerSettings(url=postgres_server.url(database), key_file=key)
+    with closing(open_ledger(own)) as ledger, ledger.lock(ledger.find(first["batch"]).digest):
+        ledger.start(first["batch"], "ada").commit([4, 5], [])
 
     (other := tmp_path / "other").mkdir()
     (other / "in").mkdir()

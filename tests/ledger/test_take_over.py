@@ -332,6 +332,7 @@ def test_rows_of_a_dead_run_are_in_doubt_for_every_machine_before_anybody_takes_
     state = read_ledger_state(other, Environment.TEST)
     assert (state.by_state[State.IN_DOUBT].rows, state.by_state[State.SENDING].rows) == (2, 0)
     assert health.doubts(state, datetime.now(UTC)).exit_code == 7
+    assert other.runs(machines.name)[-1].standing == "no sign of life, heartbeat 30 s old"
     assert machines.ledger.abandoned(batch) == [], "it is this machine's, which holds the batch"
     run.beat()
     assert other.abandoned(batch) == []

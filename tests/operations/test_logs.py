@@ -174,7 +174,7 @@ def test_the_file_is_ours_alone_and_grows(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_log_that_is_rotated_continues_in_a_new_file(tmp_path: Path) -> None:
-    """A helper that runs for weeks wrote to the old one, and from the second rotation on to one that was deleted."""
+    """A run that lasts for weeks wrote to the old one, and from the second rotation on to one that was deleted."""
     path, old = tmp_path / "log", tmp_path / "log.1"
     handler = open_log(path=path, as_json=False)
     try:
