@@ -240,9 +240,9 @@ def purge(context: Context, older_than: int | None, reason: str | None, dry_run:
     recognized: a bill that was paid is a duplicate at any age. The results and the report of a purged batch can no
     longer be written, and an export is matched with it by reference alone. This can't be undone.
 
-    Afterwards no byte of it is left in the ledger's files, which are searched for it. Earlier backups, and files
-    written elsewhere, still have it. Exit code 9 while a run is under way; an interrupted purge is completed by the
-    next one.
+    Afterwards no byte of it is left in the ledger's file, which is searched for it; a database's own files, log and
+    backups are its administrator's. Earlier backups, and files written elsewhere, still have it. Exit code 9 while a
+    run is under way; an interrupted purge is completed by the next one.
 
     Example: batchpay ledger purge --older-than 400 --dry-run
     """

@@ -375,8 +375,9 @@ class Ledger(Protocol):
         """Erase the texts of old batches whose rows are all final, then everything of them that the files still hold.
 
         Rows, amounts, states, references, digests, totals and history stay. A purge that was interrupted is completed,
-        even if nothing more is to be erased. Raises BatchHeld while any batch is held, RunStopped if the files could
-        not be cleaned of what was erased: the next purge does it.
+        even if nothing more is to be erased. In a file: raises BatchHeld while any batch is held, RunStopped if the
+        files could not be cleaned of what was erased: the next purge does it. In a database a batch that is held stays,
+        and what its files still hold is the server's affair.
         """
 
     def unfinished_purge(self) -> bool:

@@ -53,6 +53,11 @@ class Statements(Protocol):
     ERASE_BODY: str
     DETAIL: str
     REMEMBER_PAYEES: str
+    OLD_BATCHES: str
+    OPEN_ROWS: str
+    LAST_DEED_ON_BATCH: str
+    ROWS_WITH_DETAILS: str
+    TEXTS_OF_PURGED: str
 
 
 class Found(Protocol):
@@ -98,6 +103,9 @@ class Transaction(View, Protocol):
 
     def write_totals(self, changes: TotalsDelta, batch: int) -> None:
         """Write changes of a batch's control totals."""
+
+    def hold_batch(self, batch: int) -> None:
+        """Keep every other transaction that moves rows of a batch waiting until this one ends."""
 
     def registrations(self) -> int:
         """Count registrations and releases; until this transaction ends, no other adds any or uses a plan."""

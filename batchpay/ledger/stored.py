@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
-from batchpay.errors import BatchpayError, LedgerDamaged
-from batchpay.ledger import decisions, plans, reading
+from batchpay.errors import BatchHeld, BatchpayError, LedgerDamaged
+from batchpay.ledger import decisions, plans, reading, retention
 from batchpay.ledger.contract import Run
 from batchpay.ledger.database import Parameters, Store
 from batchpay.ledger.event_chain import noted_at_start
@@ -24,6 +25,7 @@ from batchpay.ledger.records import (
     Event,
     LedgerRow,
     LostWindow,
+    OldBatch,
     RejectedRow,
     RowColumns,
     SignOff,
@@ -109,6 +111,10 @@ class StoredLedger(ABC, Generic[_Store, _Run]):
         run = self._begin(self._held_batch(batch), batch, who, why, noted)
         self._runs.append(run)
         return run
+
+    @abstractmethod
+    def lock(self, digest: bytes) -> AbstractContextManager[None]:
+        """Hold all batches of a content; see contract.Ledger."""
 
     @abstractmethod
     def _begin(self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any]) -> _Run:
@@ -205,3 +211,22 @@ class StoredLedger(ABC, Generic[_Store, _Run]):
     def note_person(self, who: str, what: str) -> None:
         with self.store.transaction() as transaction:
             transaction.event(PERSON_CHANGED, None, who, what, {})
+
+    def old_batches(self, before: datetime) -> list[OldBatch]:
+        return retention.old_batches(self.store, before)
+
+    def _erase_old(
+        self, before: datetime, who: str, why: str, erase_texts: retention.EraseTexts
+    ) -> tuple[list[OldBatch], list[str]]:
+        """Erase the texts of old batches that are final; return these, and the names of those that are held."""
+        erased, held = [], []
+        for old in self.old_batches(before):
+            if old.stays is None:
+                try:
+                    with self.lock(self.find(old.batch).digest):
+                        retention.erase(self.store, old.batch, before, who, why, erase_texts)
+                except BatchHeld:
+                    held.append(old.batch)
+                else:
+                    erased.append(old)
+        return erased, held

@@ -29,6 +29,13 @@ def rows_without_bill(view: View, statements: Statements) -> list[str]:
     return [unknown_if_it_came_again(missing)]
 
 
+def texts_of_purged(view: View, statements: Statements) -> list[str]:
+    """Find texts that a purge had to erase."""
+    left = view.execute(statements.TEXTS_OF_PURGED).fetchone()[0]
+    have = counted(left, "answer of a purged batch has a text", "answers of purged batches have texts")
+    return [f"the ledger is damaged: {have}"] if left else []
+
+
 def unknown_if_it_came_again(payments: int) -> str:
     """Report that payments would no longer be found as duplicates."""
     return f"the ledger is damaged: {counted(payments, 'payment')} would not be known if it came again"

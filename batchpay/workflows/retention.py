@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from batchpay.errors import WrongUse
-from batchpay.ledger.open import copies_beside, open_ledger
+from batchpay.ledger.open import copies_beside, file_of, open_ledger
 from batchpay.ledger.records import BACKED_UP, Event, OldBatch, Purge
 from batchpay.payment import Actor
 from batchpay.settings import Settings
@@ -96,6 +96,8 @@ def _before(settings: Settings, older_than_days: int | None, now: datetime) -> d
 
 
 def _copies(settings: Settings, last_backup: Event | None) -> list[str]:
+    if file_of(settings.ledger) is None:
+        return ["the database server's files until it has vacuumed them, its write-ahead log and its backups"]
     beside = [str(path) for path in copies_beside(settings.ledger)]
     if last_backup is None:
         return beside

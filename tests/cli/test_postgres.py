@@ -63,7 +63,9 @@ def test_a_file_is_paid_and_settled_with_a_ledger_in_a_database(
     assert "on the witness's disk" in call.text("health"), "the server's disk is not known here"
     assert "can't be seen from here: leave --backup-every out" in call.text("health", "--backup-every", "8d")
     assert code(call, "ledger", "backup", "copy.db") == 2
-    assert code(call, "ledger", "purge", "--older-than", "400", "--dry-run") == 2
+    assert code(call, "ledger", "purge", "--older-than", "400", "--dry-run") == 0
+    (tmp_path / "retention.toml").write_text("[retention]\ndetails_days = 400\n")
+    assert call("health", "--config", "retention.toml")["healthy"], "when a purge is due is known in a database as well"
 
     (other := tmp_path / "other").mkdir()
     (other / "ledger.key").write_bytes((tmp_path / "keys" / "ledger.key").read_bytes())

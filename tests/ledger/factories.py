@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 class LedgerFactory:
     """Makes and opens one ledger; closes whatever it opened."""
+
+    kind = "sqlite"
 
     def __init__(self, folder: Path, url: str | None = None) -> None:
         self.folder = folder
@@ -48,6 +52,11 @@ class LedgerFactory:
         join(self.settings, "tester", "a second machine")
         return self.open()
 
+    def edit(self, *, sqlite: str, postgres: str) -> None:
+        """Change the tables with a database tool; nothing of this process has the ledger open."""
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
+            connection.execute(sqlite)
+
     def close(self) -> None:
         """Close all that was opened."""
         while self._opened:
@@ -56,6 +65,8 @@ class LedgerFactory:
 
 class PostgresFactory(LedgerFactory):
     """The same in a database, which the owner of its tables can be asked about."""
+
+    kind = "postgres"
 
     def __init__(self, folder: Path, server: Server) -> None:
         self.server = server
@@ -70,6 +81,9 @@ class PostgresFactory(LedgerFactory):
     def run(self, statement: str) -> list[tuple[object, ...]]:
         """Run a statement behind batchpay's back, as the owner."""
         return self.server.run(statement, self.database)
+
+    def edit(self, *, sqlite: str, postgres: str) -> None:
+        self.run(f"SET session_replication_role = replica; {postgres}")
 
     def on_another_machine(self, folder: Path) -> LedgerFactory:
         """Give the same ledger as another machine works with it: the key is there, no witness."""

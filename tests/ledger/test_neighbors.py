@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -37,7 +35,6 @@ def test_content_is_no_duplicate_of_itself_beside_another_batch(ledger: Ledger) 
     assert earlier_rows(ledger, [1, 2], now=datetime.now(UTC), but=first) == [(2, other)]
 
 
-@pytest.mark.ledgers("sqlite")
 def test_a_payment_is_as_old_as_its_own_last_attempt(ledger_factory: LedgerFactory) -> None:
     """A batch may lie for months before it goes: what was sent today is new, and makes nothing else in it new."""
     ledger = ledger_factory.create()
@@ -45,10 +42,13 @@ def test_a_payment_is_as_old_as_its_own_last_attempt(ledger_factory: LedgerFacto
     other = register(ledger, columns(ledger, [9]), content=b"two")
     accept_all(ledger, first, [1, 2])
     ledger_factory.close()
-    with closing(sqlite3.connect(ledger_factory.path)) as connection:
-        connection.execute("UPDATE batch SET registered_at = 0")
-        connection.execute("UPDATE attempt SET sent_at = 0 WHERE id = (SELECT max(id) FROM attempt)")
-        connection.commit()
+    ledger_factory.edit(
+        sqlite="UPDATE batch SET registered_at = 0", postgres="UPDATE batchpay.batch SET registered_at = 0"
+    )
+    ledger_factory.edit(
+        sqlite="UPDATE attempt SET sent_at = 0 WHERE id = (SELECT max(id) FROM attempt)",
+        postgres="UPDATE batchpay.payment SET sent_at = 0 WHERE batch = 1 AND row = 2",
+    )
     assert earlier_rows(ledger_factory.open(read_only=True), [1, 2], now=datetime.now(UTC), but=other) == [(1, first)]
 
 
@@ -91,7 +91,6 @@ def test_rejected_rows_are_those_of_one_batch(ledger: Ledger) -> None:
     assert [[row.row for row in ledger.rejected(name)] for name in names] == [[2], [4], [6]]
 
 
-@pytest.mark.ledgers("sqlite")
 def test_a_purge_looks_at_each_batch_alone(ledger: Ledger) -> None:
     """One was purged before, one waits to be sent: neither keeps the third from being purged, nor counts with it."""
     first = register(ledger, columns(ledger, [1, 2]))
@@ -108,7 +107,6 @@ def test_a_purge_looks_at_each_batch_alone(ledger: Ledger) -> None:
     assert ledger.check() == []
 
 
-@pytest.mark.ledgers("sqlite")
 def test_a_purge_erases_the_messages_of_one_batch(ledger: Ledger) -> None:
     """The batches before it and behind it have rows that wait, so the gateway's words about the others stay."""
     names = [
@@ -125,14 +123,14 @@ def test_a_purge_erases_the_messages_of_one_batch(ledger: Ledger) -> None:
     assert ledger.check() == []
 
 
-@pytest.mark.ledgers("sqlite")
 def test_a_gateway_that_moves_makes_no_batch_young(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing happened to its payments; what a run did to them did, at its end."""
     name = register(ledger, columns(ledger, [1]))
     accept_all(ledger, name, [1])
     done = [event for event in ledger.events(name) if event.kind == "finished"]
     (before,) = ledger.old_batches(SOON)
-    monkeypatch.setattr("batchpay.ledger.sqlite.store.now_ms", lambda: int(SOON.timestamp() * 1000) - 1)
+    for kind in ("sqlite", "postgres"):
+        monkeypatch.setattr(f"batchpay.ledger.{kind}.store.now_ms", lambda: int(SOON.timestamp() * 1000) - 1)
     with ledger.lock(ledger.find(name).digest):
         ledger.move_gateway([name], "http://127.0.0.1:10", "", "ada", "their letter of May")
     assert [event.at for event in ledger.events(name)][-1] > before.last_event_at

@@ -499,7 +499,7 @@ CHANGES = (
     "DELETE FROM batchpay.payment",
     "DELETE FROM batchpay.attempt",
     "DELETE FROM batchpay.event",
-    "DELETE FROM batchpay.detail",
+    "UPDATE batchpay.detail SET sealed = sealed",
     "TRUNCATE batchpay.fingerprint",
     "UPDATE batchpay.ledger SET ledger_id = ''",
     "DROP TABLE batchpay.event",

@@ -29,8 +29,6 @@ class Ledger(Protocol):
     """Options by which it is created."""
     is_in_home: bool
     """Whether a copy of the home is a second ledger."""
-    is_purged: bool
-    """Whether the program can erase what is long finished."""
 
     def back_up(self, world: World) -> str:
         """Keep a copy; return its name, or nothing if none could be made."""
@@ -41,6 +39,9 @@ class Ledger(Protocol):
     def edited(self, world: World) -> AbstractContextManager[Path | None]:
         """Make paid rows pending with a database tool for a while; yields the home that has it so, or None."""
 
+    def texts_of(self, batch: str) -> tuple[int, int]:
+        """Count the details and the messages that the tables have of a batch."""
+
     def close(self) -> None:
         """Remove what is not in the walk's folder."""
 
@@ -49,7 +50,7 @@ class LedgerFile:
     """The file in a home."""
 
     init: tuple[str, ...] = ()
-    is_in_home = is_purged = True
+    is_in_home = True
 
     def __init__(self, home: Path) -> None:
         self.environment: dict[str, str] = {}
@@ -77,6 +78,18 @@ class LedgerFile:
                 connection.commit()
             yield home if changed else None
 
+    def texts_of(self, batch: str) -> tuple[int, int]:
+        with closing(sqlite3.connect(self._path)) as connection:
+            ((number,),) = connection.execute("SELECT id FROM batch WHERE name = ?", (batch,))
+            ((details,),) = connection.execute(
+                "SELECT count(*) FROM detail JOIN chunk ON chunk.id = detail.chunk WHERE chunk.batch = ?", (number,)
+            )
+            ((texts,),) = connection.execute(
+                "SELECT count(*) FROM attempt WHERE id >> 32 = ? AND (message IS NOT NULL OR reason IS NOT NULL)",
+                (number,),
+            )
+            return details, texts
+
     def close(self) -> None:
         pass
 
@@ -84,7 +97,7 @@ class LedgerFile:
 class LedgerDatabase:
     """A database of its own; it is copied and restored by the server's means."""
 
-    is_in_home = is_purged = False
+    is_in_home = False
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -113,6 +126,13 @@ class LedgerDatabase:
                 yield home if changed else None
         finally:
             self.bring_back(copy)
+
+    def texts_of(self, batch: str) -> tuple[int, int]:
+        ((number,),) = self._server.run(f"SELECT id FROM batchpay.batch WHERE name = '{batch}'", self._name)  # noqa: S608
+        statement = f"SELECT count(*) FROM batchpay.{{}} WHERE batch = {number} AND {{}}"  # noqa: S608
+        ((details,),) = self._server.run(statement.format("detail", "true"), self._name)
+        texts = statement.format("attempt", "(message IS NOT NULL OR reason IS NOT NULL)")
+        return int(str(details)), int(str(self._server.run(texts, self._name)[0][0]))
 
     def close(self) -> None:
         for name in (self._name, *self._copies):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Any
 
-from tests.model.ledgers import LEDGER
 from tests.model.world import Violation, World
 
 _DAYS = (1, 3, 20)
@@ -15,8 +13,6 @@ _TOTALS = ("rows", "rejected", "pending", "sending", "accepted", "declined", "in
 
 def purge(world: World, a: int, b: int, c: int) -> None:
     """Erase names, details and messages of old batches: totals remain, open batches stay, details are gone."""
-    if not world.ledger.is_purged:
-        return
     days = _DAYS[a % len(_DAYS)]
     before = _totals(world)
     done = world.run("ledger", "purge", "--older-than", str(days), "--reason", "no longer needed", "--json")
@@ -55,16 +51,6 @@ def _details_are_gone(world: World, name: str) -> None:
     """Neither the program nor the tables have them any longer."""
     if (code := world.ask("results", name, "--results", "purged.csv").code) != 2:
         raise Violation(f"batch {name} was purged, and its results end with {code}")
-    connection = sqlite3.connect(world.home / LEDGER)
-    try:
-        ((number,),) = connection.execute("SELECT id FROM batch WHERE name = ?", (name,))
-        ((details,),) = connection.execute(
-            "SELECT count(*) FROM detail JOIN chunk ON chunk.id = detail.chunk WHERE chunk.batch = ?", (number,)
-        )
-        ((texts,),) = connection.execute(
-            "SELECT count(*) FROM attempt WHERE id >> 32 = ? AND (message IS NOT NULL OR reason IS NOT NULL)", (number,)
-        )
-    finally:
-        connection.close()
+    details, texts = world.ledger.texts_of(name)
     if details or texts:
         raise Violation(f"batch {name} was purged, and the ledger holds {details} details and {texts} messages of it")

@@ -360,9 +360,9 @@ DEFECTS = (
             ("ledger/sqlite/audit.py", "    if missing > 0:\n", "    if missing > 9:\n"),  # and so would this
             (
                 "ledger/sqlite/retention.py",
-                "        transaction.execute(sql.ERASE_DETAILS, (number,))\n",
-                "        transaction.execute(sql.ERASE_DETAILS, (number,))\n"
-                '        transaction.execute("DELETE FROM fingerprint WHERE id >> 32 = ?", (number,))\n',
+                "        transaction.execute(sql.ERASE_DETAILS, (batch,))\n",
+                "        transaction.execute(sql.ERASE_DETAILS, (batch,))\n"
+                '        transaction.execute("DELETE FROM fingerprint WHERE id >> 32 = ?", (batch,))\n',
             ),
         ),
     ),
@@ -370,9 +370,15 @@ DEFECTS = (
         "C14 a purge erases what waits to be sent",
         "make:1:2:0 submit:0:6:0 days_pass:2:0:0 purge:0:0:0",
         (
-            ("ledger/sqlite/retention.py", "    if open_rows:\n        return", "    if not store:\n        return"),
-            ("ledger/sqlite/retention.py", "        if open_rows or last >=", "        if last >="),
+            ("ledger/retention.py", "    if open_rows:\n        return", "    if not store:\n        return"),
+            ("ledger/retention.py", "        if open_rows or last >=", "        if last >="),
         ),
+    ),
+    Defect(
+        "C14 a purge leaves a database's messages",
+        "make:1:2:0 submit:0:0:0 days_pass:2:0:0 purge:0:0:0",
+        (("ledger/postgres/moves.py", "    row = attempt = erased = 0\n", "    return 0\n"),),
+        on_postgres=True,
     ),
     Defect(
         "C13 a clock behind the ledger sends",

@@ -79,7 +79,7 @@ def test_a_batch_that_a_run_took_meanwhile_stays_and_is_reported(
     desk: Desk, paid: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not a good end: whoever must erase by a date reads that something was not erased."""
-    monkeypatch.setattr("batchpay.ledger.sqlite.ledger.SqliteLedger._refuse_while_held", lambda _: None)
+    monkeypatch.setattr("batchpay.ledger.sqlite.ledger.SqliteLedger.refuse_while_held", lambda *_: None)
     with closing(open_ledger(desk.settings.ledger)) as ledger:
         batch = ledger.find(None)
         with ledger.lock(batch.digest):

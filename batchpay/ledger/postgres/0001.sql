@@ -443,7 +443,7 @@ GRANT UPDATE (state, finished_at, http_status, response_code, message, gateway_r
     ON batchpay.attempt TO batchpay_app;
 GRANT UPDATE (row_count, cents) ON batchpay.total TO batchpay_app;
 GRANT UPDATE (row_count, cents) ON batchpay.paid TO batchpay_app;
-GRANT DELETE ON batchpay.body TO batchpay_app;
+GRANT DELETE ON batchpay.body, batchpay.detail TO batchpay_app;
 GRANT EXECUTE ON FUNCTION batchpay.commit_group TO batchpay_app;
 GRANT INSERT, UPDATE, DELETE ON batchpay.pace, batchpay.pacer, batchpay.known_limit TO batchpay_app;
 GRANT EXECUTE ON FUNCTION batchpay.lease_pace TO batchpay_app;

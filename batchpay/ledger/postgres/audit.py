@@ -20,7 +20,7 @@ from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.store import Connection, PostgresStore, chained_mac, stream
 from batchpay.ledger.records import ARRIVED
 from batchpay.ledger.states import PENDING, STATES
-from batchpay.ledger.tally import BatchTally, batches_out_of_totals, rows_without_bill
+from batchpay.ledger.tally import BatchTally, batches_out_of_totals, rows_without_bill, texts_of_purged
 
 _EVENTS_AT_OPENING = 50
 _ROWS_AT_ONCE = 4096
@@ -178,6 +178,7 @@ def _check_payloads(store: PostgresStore, connection: Connection) -> list[str]:
     wrong = (connection.execute(sql.CHUNKS_UNLIKE_ROWS).fetchone() or (0,))[0]
     if wrong:
         problems.append(f"the ledger is damaged: {wrong} chunks of payloads do not fit their rows")
+    problems += texts_of_purged(connection, sql)
     lost = (connection.execute(sql.LOST_ROWS).fetchone() or (0,))[0]
     if lost:
         problems.append(f"the ledger is damaged: {lost} records refer to others that do not exist")

@@ -17,7 +17,7 @@ from batchpay.ledger.contract import RegisteredMeanwhile
 from batchpay.ledger.event_chain import DIRECTION_CODES, write_ranges
 from batchpay.ledger.fingerprints import GatheredLines
 from batchpay.ledger.lost_window import require_settled
-from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting, WritingAside
+from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting, WritingAside, refuse_purged
 from batchpay.ledger.payload import pick, sealed_chunks
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import translated
@@ -222,7 +222,8 @@ def release(
     require_person("released", who, why)
     with store.transaction() as transaction:
         require_settled(transaction)
-        transaction.execute(sql.LOCK_BATCH, (batch,))
+        transaction.hold_batch(batch)
+        refuse_purged(transaction, batch)
         writer = PostgresChunkWriter(transaction, batch)
         changes = TotalsDelta()
         for columns in payments:

@@ -14,20 +14,17 @@ from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
 from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.postgres import audit, batch_writer, decisions, fences, reading, take_over
+from batchpay.ledger.postgres.moves import erase_texts
 from batchpay.ledger.postgres.run import PostgresRun
 from batchpay.ledger.postgres.shared_pace import SharedPace
 from batchpay.ledger.postgres.store import PostgresStore
-from batchpay.ledger.records import Decision, NewBatch, OldBatch, PayeeFacts, Purge, RowColumns, SignOff
+from batchpay.ledger.records import Decision, NewBatch, PayeeFacts, Purge, RowColumns, SignOff
 from batchpay.ledger.stored import StoredLedger
 from batchpay.payment import Environment, State
 
 _NOT_BACKED_UP = (
     "a ledger on PostgreSQL is backed up by the database's own means (pg_dump, base backups with archived WAL); "
     "its key is not in such a copy"
-)
-_NOT_PURGED = (
-    "a ledger on PostgreSQL is not purged yet: what is deleted there stays in the server's files, its logs and its "
-    "backups, where batchpay can't look for it"
 )
 
 
@@ -126,13 +123,9 @@ class PostgresLedger(StoredLedger[PostgresStore, PostgresRun]):
         """Refuse: see contract.Ledger, and the database's own manual."""
         raise WrongUse(_NOT_BACKED_UP)
 
-    def old_batches(self, before: datetime) -> list[OldBatch]:
-        """Refuse: nothing of a ledger on PostgreSQL is purged yet."""
-        raise WrongUse(_NOT_PURGED)
-
     def unfinished_purge(self) -> bool:
         return False
 
     def purge(self, before: datetime, who: str, why: str) -> Purge:
-        """Refuse: nothing of a ledger on PostgreSQL is purged yet."""
-        raise WrongUse(_NOT_PURGED)
+        """See contract.Ledger: the server's own files, logs and backups can't be searched from here."""
+        return Purge(*self._erase_old(before, who, why, erase_texts), 0, 0)

@@ -23,6 +23,7 @@ from batchpay.ledger.states import (
 )
 from batchpay.outcome import Outcome
 
+_ROWS_AT_ONCE = 4096
 _Text = TypeVar("_Text", str, str | None)
 
 
@@ -36,6 +37,22 @@ def attempt_seal(keys: Keys, batch: int, row: int, attempt: int, values: Sequenc
     return keys.seal_values("attempt", (batch, row, attempt, *values))
 
 
+def erase_texts(transaction: PostgresTransaction, batch: int) -> int:
+    """Erase details and messages of a batch, and authenticate its attempts without; return the number of messages."""
+    transaction.execute(sql.ERASE_DETAILS, (batch,))
+    row = attempt = erased = 0
+    while found := transaction.execute(sql.TEXTS_OF_ATTEMPTS, (batch, row, attempt, _ROWS_AT_ONCE)).fetchall():
+        seals = [
+            attempt_seal(transaction.keys, batch, row, attempt, (*kept, status, code, None, reference, None))
+            for row, attempt, *kept, status, code, reference in found
+        ]
+        rows, attempts = [row for row, *_ in found], [attempt for _, attempt, *_ in found]
+        transaction.execute(sql.ERASE_TEXTS, (rows, attempts, seals, batch))
+        erased += len(found)
+        row, attempt = rows[-1], attempts[-1]
+    return erased
+
+
 class PostgresMover(mover.Mover):
     """The rows of one batch that one event moves."""
 
@@ -43,7 +60,7 @@ class PostgresMover(mover.Mover):
         self, transaction: PostgresTransaction, batch: int, event: str, who: str, why: str | None = None
     ) -> None:
         super().__init__(transaction, batch, event, who, why)
-        transaction.execute(sql.LOCK_BATCH, (batch,))
+        transaction.hold_batch(batch)
 
     def move(self, rows: Sequence[int], before: int, after: int) -> list[int]:
         require(self._event, before, after)

@@ -351,6 +351,39 @@ BODY = "SELECT sealed FROM batchpay.body WHERE batch = %s AND chunk = %s"
 ERASE_BODY = "DELETE FROM batchpay.body WHERE batch = %(batch)s AND chunk = %(chunk)s"
 DETAIL = "SELECT sealed FROM batchpay.detail WHERE batch = %(batch)s AND chunk = %(chunk)s"
 
+# What a purge erases
+
+_IS_DEED = (
+    "e.kind <> 'progress' AND e.kind NOT IN ('gateway moved', 'purged')"
+    # Start and end of a run that had nothing to do are adjacent: a file that is submitted each night still grows stale.
+    " AND NOT (e.kind = 'started' AND EXISTS (SELECT FROM batchpay.event n WHERE n.seq = e.seq + 1"
+    " AND n.kind = 'finished' AND n.batch = e.batch))"
+    " AND NOT (e.kind = 'finished' AND EXISTS (SELECT FROM batchpay.event n WHERE n.seq = e.seq - 1"
+    " AND n.kind = 'started' AND n.batch = e.batch))"
+)
+LAST_DEED_ON_BATCH = f"SELECT max(e.at) FROM batchpay.event e WHERE e.batch = %s AND {_IS_DEED}"
+OLD_BATCHES = (
+    "SELECT b.name, deed.at, (SELECT count(*) FROM batchpay.payment p WHERE p.batch = b.id AND p.chunk IS NOT NULL)"
+    f" FROM batchpay.batch b JOIN (SELECT e.batch, max(e.at) AS at FROM batchpay.event e WHERE {_IS_DEED}"
+    " GROUP BY e.batch) AS deed ON deed.batch = b.id WHERE deed.at < %s AND NOT EXISTS (SELECT FROM batchpay.event e"
+    " WHERE e.kind = 'purged' AND e.kind <> 'progress' AND e.batch = b.id) ORDER BY b.id"
+)
+OPEN_ROWS = (
+    f"SELECT coalesce(sum(row_count), 0)::bigint FROM batchpay.control_total WHERE batch = %s AND state IN ({_OPEN})"
+)
+ROWS_WITH_DETAILS = "SELECT count(*) FROM batchpay.payment WHERE batch = %s AND chunk IS NOT NULL"
+ERASE_DETAILS = "DELETE FROM batchpay.detail WHERE batch = %s"
+TEXTS_OF_ATTEMPTS = (
+    "SELECT row, attempt, sent_at, state, finished_at, http_status, response_code, gateway_reference"
+    " FROM batchpay.attempt WHERE batch = %s AND (row, attempt) > (%s, %s)"
+    " AND (message IS NOT NULL OR reason IS NOT NULL) ORDER BY row, attempt LIMIT %s"
+)
+ERASE_TEXTS = (
+    "UPDATE batchpay.attempt a SET message = NULL, reason = NULL, seal = n.seal"
+    " FROM unnest(%s::int[], %s::smallint[], %s::bytea[]) AS n (row, attempt, seal)"
+    " WHERE a.batch = %s AND a.row = n.row AND a.attempt = n.attempt"
+)
+
 # Digests of payments and payees
 
 REMEMBER_PAYEES = (
@@ -445,6 +478,10 @@ CHUNKS_UNLIKE_ROWS = (
     " OR (c.open_rows > 0) <> EXISTS (SELECT FROM batchpay.body b WHERE b.batch = c.batch AND b.chunk = c.chunk)"
     " OR EXISTS (SELECT FROM batchpay.detail d WHERE d.batch = c.batch AND d.chunk = c.chunk)"
     " = EXISTS (SELECT FROM batchpay.event e WHERE e.kind = 'purged' AND e.kind <> 'progress' AND e.batch = c.batch)"
+)
+TEXTS_OF_PURGED = (
+    "SELECT count(*) FROM batchpay.event e JOIN batchpay.attempt a ON a.batch = e.batch WHERE e.kind = 'purged'"
+    " AND e.kind <> 'progress' AND (a.message IS NOT NULL OR a.reason IS NOT NULL)"
 )
 LOST_ROWS = (
     "SELECT (SELECT count(*) FROM batchpay.payment p WHERE NOT EXISTS"

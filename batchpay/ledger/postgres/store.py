@@ -343,6 +343,10 @@ class PostgresTransaction:
         for state, direction, rows, cents in changes.changes():
             self.execute(sql.ADD_TO_TOTAL, (batch, state, direction, rows, cents))
 
+    def hold_batch(self, batch: int) -> None:
+        """Lock the batch's row, as all do that move its rows other than in a run's groups."""
+        self.execute(sql.LOCK_BATCH, (batch,))
+
     def registrations(self) -> int:
         """Lock the ledger's own row, and count registrations and releases: until the end none is added."""
         return self._locked_head()[2]

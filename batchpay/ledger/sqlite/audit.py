@@ -23,7 +23,13 @@ from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.reading import pieces, values_of_digits
 from batchpay.ledger.sqlite.store import SqliteStore, SqliteTransaction, check_witness
 from batchpay.ledger.states import PENDING, REJECTED, SENDING, STATES
-from batchpay.ledger.tally import BatchTally, batches_out_of_totals, rows_without_bill, unknown_if_it_came_again
+from batchpay.ledger.tally import (
+    BatchTally,
+    batches_out_of_totals,
+    rows_without_bill,
+    texts_of_purged,
+    unknown_if_it_came_again,
+)
 from batchpay.text import counted
 
 SMALL_BYTES = 4 << 20
@@ -178,10 +184,7 @@ def _check_chunks(store: SqliteStore, connection: sqlite3.Connection) -> list[st
     if wrong:
         fit = counted(wrong, "chunk of payloads does not fit its rows", "chunks of payloads do not fit their rows")
         problems.append(f"the ledger is damaged: {fit}")
-    left = connection.execute(sql.TEXTS_OF_PURGED).fetchone()[0]
-    if left:
-        have = counted(left, "answer of a purged batch has a text", "answers of purged batches have texts")
-        problems.append(f"the ledger is damaged: {have}")
+    problems += texts_of_purged(connection, sql)
     for kind, table in (("bodies", "body"), ("details", "detail")):
         problems += unreadable(store.keys, kind, connection.execute(sql.payloads(table)))
     return problems

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from itertools import repeat
 from typing import Any
 
-from batchpay.errors import WrongUse
 from batchpay.ledger import plans
 from batchpay.ledger.columns import PaymentColumns, RejectedColumns
 from batchpay.ledger.contract import RegisteredMeanwhile
@@ -22,7 +21,7 @@ from batchpay.ledger.fingerprints import (
     record_values,
 )
 from batchpay.ledger.lost_window import require_settled
-from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting, WritingAside
+from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting, WritingAside, refuse_purged
 from batchpay.ledger.payload import pick, sealed_chunks
 from batchpay.ledger.records import NewBatch, SignOff, TotalsDelta
 from batchpay.ledger.sqlite import statements as sql
@@ -196,8 +195,7 @@ def release(
     with store.transaction() as transaction:
         require_settled(transaction)
         check_registrations(store, transaction)
-        if transaction.execute(sql.PURGED_AT, (batch,)).fetchone()[0] is not None:
-            raise WrongUse("the batch was purged, so its rejected rows can't be released; submit them in another file")
+        refuse_purged(transaction, batch)
         news = _registered_since(transaction, registration_count_seen)
         writer = SqliteChunkWriter(store, transaction, batch, [one for one in news if one != batch])
         changes = TotalsDelta()

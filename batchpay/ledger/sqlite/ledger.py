@@ -13,7 +13,7 @@ from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
 from batchpay.ledger.decisions import IN_DOUBT_SETTLED, require_named, settle
 from batchpay.ledger.hosts import HostRun
-from batchpay.ledger.records import Decision, NewBatch, OldBatch, PayeeFacts, Purge, RowColumns, SignOff
+from batchpay.ledger.records import Decision, NewBatch, PayeeFacts, Purge, RowColumns, SignOff
 from batchpay.ledger.spill import refuse_unheard_answers
 from batchpay.ledger.sqlite import (
     audit,
@@ -126,25 +126,13 @@ class SqliteLedger(StoredLedger[SqliteStore, SqliteRun]):
     def backup(self, target: Path) -> None:
         back_up(self.store, target)
 
-    def old_batches(self, before: datetime) -> list[OldBatch]:
-        return retention.old_batches(self.store, before)
-
     def unfinished_purge(self) -> bool:
         return retention.unfinished(self.store)
 
     def purge(self, before: datetime, who: str, why: str) -> Purge:
         self.refuse_while_held("a purge")
-        erased, held, pieces = [], [], retention.Pieces()
-        for old in retention.old_batches(self.store, before):
-            if old.stays is not None:
-                continue
-            try:
-                with self.lock(self.find(old.batch).digest):
-                    retention.erase(self.store, old.batch, before, who, why, pieces)
-            except BatchHeld:
-                held.append(old.batch)
-            else:
-                erased.append(old)
+        pieces = retention.Pieces()
+        erased, held = self._erase_old(before, who, why, pieces.erase_texts)
         searched = retention.complete(self.store, pieces, who) if retention.unfinished(self.store) else (0, 0)
         return Purge(erased, held, *searched)
 

@@ -1,31 +1,23 @@
-"""Retention: erasing personal data from a ledger once nobody needs it: names, details, messages of final batches.
+"""What a purge leaves in the files of the SQLite ledger: not a byte of what it erased.
 
-Rows, amounts, states, references, digests, totals and history stay: they keep a payment from being made twice, and
-prove that it was made. SQLite overwrites what it deletes, but a page that was once split keeps copies in its gap, and
-the write-ahead log is a copy of all that is written. So the ledger is rewritten, its log is emptied, and the files are
-searched byte by byte for pieces of what was erased. Only then does the history say that the purge is completed; a crash
-before that leaves a consistent ledger, and the next purge continues from there.
+SQLite overwrites what it deletes, but a page that was once split keeps copies in its gap, and the write-ahead log is a
+copy of all that is written. So the ledger is rewritten, its log is emptied, and the files are searched byte by byte for
+pieces of what was erased. Only then does the history say that the purge is completed; a crash before that leaves a
+consistent ledger, and the next purge continues from there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-from batchpay.errors import LedgerNotUsable, RunStopped, WrongUse
-from batchpay.ledger.decisions import require_named
-from batchpay.ledger.event_chain import id_range, to_datetime, to_ms
-from batchpay.ledger.lost_window import require_settled
-from batchpay.ledger.reading import batch_number, batches
-from batchpay.ledger.records import PURGE_COMPLETED, PURGED, BatchSummary, OldBatch
-from batchpay.ledger.spill import spill_files
+from batchpay.errors import LedgerNotUsable, RunStopped
+from batchpay.ledger.event_chain import id_range
+from batchpay.ledger.records import PURGE_COMPLETED, PURGED
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import SqliteStore, SqliteTransaction, translated
-from batchpay.payment import State
-from batchpay.text import row_count
 
 _ROWS_AT_ONCE = 4096
 _PIECE_LENGTH = 64
@@ -35,29 +27,7 @@ _TEXTS_KEPT_MAX = 10_000
 _PIECES_MAX = 64
 """This many pieces of each kind are searched for, evenly chosen: each is searched for in every byte of the files."""
 _BLOCK_BYTES = 1 << 20
-_OPEN = (State.PENDING, State.SENDING, State.IN_DOUBT)
 _Piece = TypeVar("_Piece", str, bytes)
-
-
-def old_batches(store: SqliteStore, before: datetime) -> list[OldBatch]:
-    """See contract.Ledger."""
-    known = {batch.batch: batch for batch in batches(store)}
-    with store.reading() as connection:
-        found = connection.execute(sql.OLD_BATCHES, (to_ms(before),)).fetchall()
-    return [
-        OldBatch(name, one.file, one.environment, rows, to_datetime(at), _stays(store, one))
-        for name, at, rows in found
-        if rows and (one := known.get(name))
-    ]
-
-
-def _stays(store: SqliteStore, batch: BatchSummary) -> str | None:
-    open_rows = [f"{row_count(totals.rows)} {state.words}" for state in _OPEN if (totals := batch.by_state[state]).rows]
-    if open_rows:
-        return ", ".join(open_rows)
-    if spill_files(store.place.witness, batch.batch):
-        return f"answers wait to be merged: batchpay resume {batch.batch}"
-    return None
 
 
 @dataclass(slots=True)
@@ -67,25 +37,14 @@ class Pieces:
     sealed: list[bytes] = field(default_factory=list)
     texts: set[str] = field(default_factory=set)
 
-
-def erase(store: SqliteStore, name: str, before: datetime, who: str, why: str, pieces: Pieces) -> None:
-    """Delete the texts of one batch that the caller holds, in one transaction; keep pieces of them."""
-    require_named("a batch is purged", who, why)
-    number, _ = batch_number(store, name)
-    with store.transaction() as transaction:
-        require_settled(transaction)
-        open_rows = transaction.execute(sql.OPEN_ROWS, (number,)).fetchone()[0]
-        last = transaction.execute(sql.LAST_DEED_ON_BATCH, (number,)).fetchone()[0]
-        purged_at = transaction.execute(sql.PURGED_AT, (number,)).fetchone()[0]
-        if open_rows or last >= to_ms(before) or purged_at is not None:
-            raise WrongUse(f"batch {name} has changed in the meantime and was not purged; run the command again")
-        rows = transaction.execute(sql.ROWS_WITH_DETAILS, id_range(number)).fetchone()[0]
-        sealed = [piece for (one,) in transaction.execute(sql.DETAILS_OF_BATCH, (number,)) for piece in _parts(one)]
-        transaction.execute(sql.ERASE_DETAILS, (number,))
-        texts, messages = _erase_messages(transaction, number)
-        transaction.event(PURGED, number, who, why, {"rows": rows, "messages": messages})
-    pieces.sealed += _chosen(sealed)
-    pieces.texts.update(_chosen(sorted(texts)))
+    def erase_texts(self, transaction: SqliteTransaction, batch: int) -> int:
+        """Erase details and messages of a batch, keeping pieces of them; return the number of messages."""
+        sealed = [piece for (one,) in transaction.execute(sql.DETAILS_OF_BATCH, (batch,)) for piece in _parts(one)]
+        transaction.execute(sql.ERASE_DETAILS, (batch,))
+        texts, messages = _erase_messages(transaction, batch)
+        self.sealed += _chosen(sealed)
+        self.texts.update(_chosen(sorted(texts)))
+        return messages
 
 
 def _parts(sealed: bytes) -> list[bytes]:

@@ -278,7 +278,7 @@ OLD_BATCHES = (
     " AND event.batch = batch.id) ORDER BY batch.id"
 )
 OPEN_ROWS = f"SELECT coalesce(sum(row_count), 0) FROM total WHERE batch = ? AND state IN ({_OPEN})"
-ROWS_WITH_DETAILS = "SELECT count(*) FROM row WHERE id >= ? AND id < ? AND chunk IS NOT NULL"
+ROWS_WITH_DETAILS = "SELECT count(*) FROM row WHERE id >= ?1 << 32 AND id < ?1 + 1 << 32 AND chunk IS NOT NULL"
 DETAILS_OF_BATCH = "SELECT sealed FROM detail WHERE chunk IN (SELECT id FROM chunk WHERE batch = ?) ORDER BY chunk"
 ERASE_DETAILS = "DELETE FROM detail WHERE chunk IN (SELECT id FROM chunk WHERE batch = ?)"
 TEXTS_OF_ATTEMPTS = (

@@ -371,6 +371,9 @@ class SqliteTransaction:
         found = self.execute(statement, parameters).fetchall()
         return found[0] if found else None
 
+    def hold_batch(self, batch: int) -> None:
+        """There is no other transaction."""
+
     def registrations(self) -> int:
         """Count registrations and releases; no other transaction adds any while this one is open."""
         return int(self.execute(sql.REGISTRATION_COUNT).fetchone()[0])
