@@ -20,7 +20,7 @@ from batchpay.text import amount, printable
 if TYPE_CHECKING:
     from batchpay.ledger.contract import Ledger
     from batchpay.web.people import NewSecrets
-    from batchpay.web.store import WebStore
+    from batchpay.web.spool import WebStore
 
 _ROLES = ("prepare", "approve", "settle", "look")
 _option = partial(option, own="WEB_")
@@ -70,7 +70,7 @@ def web(
         demo(listen, _stop_on_signals)
         return 0
     from batchpay.web.server import Listen, serve
-    from batchpay.web.store import default_home
+    from batchpay.web.spool import default_home
 
     listening = Listen(listen, hosts, behind_tls, proxy_header, proxy)
     serve(

@@ -1,1 +1,1 @@
-"""The page for finance people: a thin reader of the ledger; child processes do its heavy work (job.py)."""
+"""The page for finance people: a thin reader of the ledger; child processes do its heavy work (jobs.py)."""

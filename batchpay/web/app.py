@@ -1,6 +1,6 @@
 """Assembles the page as a Flask application: what is refused before any page, the pages, what every answer says.
 
-Light on purpose: heavy work is done by a child (job.py). No form contains a token: a request that changes something
+Light on purpose: heavy work is done by a child (jobs.py). No form contains a token: a request that changes something
 must come from our own pages, by Sec-Fetch-Site or, if a browser does not send it, by Origin; and the session's cookie
 is SameSite=Strict.
 """

@@ -21,7 +21,7 @@ from batchpay.web.files import SENT, facts_of, file_or_404, people_by_name
 from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, needs, prove_again
 from batchpay.web.site import Site, given_words, refusal, site
-from batchpay.web.store import Row
+from batchpay.web.spool import Row
 from batchpay.web.words import as_sentence, left_out, seal
 from batchpay.workflows.approve import PlanView, add_approval, view_plan
 

@@ -32,8 +32,7 @@ from batchpay.text import totals_json
 from batchpay.validation.rejects import Rejects, open_rejects
 from batchpay.web import spool
 from batchpay.web.grid import GridWriter, grid_path
-from batchpay.web.spool import MARKED
-from batchpay.web.store import Row
+from batchpay.web.spool import MARKED, Row
 from batchpay.web.task import SealedFile, Task, mapping_for, options_of, request_of
 from batchpay.web.words import rejects_name
 from batchpay.workflows import check as workflow

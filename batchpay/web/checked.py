@@ -15,14 +15,13 @@ from flask.typing import ResponseReturnValue
 from markupsafe import Markup
 
 from batchpay.errors import WrongUse
-from batchpay.web import papers, spool
+from batchpay.web import spool
 from batchpay.web.acts import Refusal
 from batchpay.web.files import REPLACEABLE, expected, facts_of, file_or_404, is_reconciled, people_by_name
 from batchpay.web.grid import BLOCK, Grid, GridRow
 from batchpay.web.sign_in import current_person, needs
-from batchpay.web.site import refusal, site
-from batchpay.web.spool import MARKED
-from batchpay.web.store import Row
+from batchpay.web.site import download, refusal, site
+from batchpay.web.spool import MARKED, Row
 from batchpay.web.words import as_sentence, rejects_name
 
 blueprint = Blueprint("checked", __name__)
@@ -154,7 +153,7 @@ def marked(file_id: str) -> ResponseReturnValue:
         abort(404)
     here.note(person, file_id, "downloaded the rows to correct")
     descriptor, _ = spool.in_memory(content)
-    return papers.download(descriptor, rejects_name(file["name"]))
+    return download(descriptor, rejects_name(file["name"]))
 
 
 @blueprint.post("/files/<file_id>/check")

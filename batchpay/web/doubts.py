@@ -25,8 +25,8 @@ from batchpay.web.files import people_by_name
 from batchpay.web.people import Person
 from batchpay.web.runs import file_of
 from batchpay.web.sign_in import current_person, needs, prove_again
-from batchpay.web.site import Site, given_file, given_words, site
-from batchpay.web.store import Row
+from batchpay.web.site import Site, download, given_file, given_words, site
+from batchpay.web.spool import Row
 from batchpay.web.words import as_sentence
 from batchpay.workflows.resolve import Proposal, RowDecision, Signature, settle
 from batchpay.workflows.status import in_doubt
@@ -138,7 +138,7 @@ def sheet(batch: str) -> ResponseReturnValue:
     here = site()
     found = here.ledger().find(batch)
     name = f"{found.batch}.doubts.xlsx"
-    return papers.download(papers.make(here, "doubts", found.batch, name), name)
+    return download(papers.make(here, "doubts", found.batch, name), name)
 
 
 @blueprint.post("/doubts/<batch>")

@@ -19,8 +19,8 @@ from batchpay.web import papers, spool
 from batchpay.web.acts import Refusal
 from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, needs
-from batchpay.web.site import Site, name_of, refusal, site
-from batchpay.web.store import Row
+from batchpay.web.site import Site, download, name_of, refusal, site
+from batchpay.web.spool import Row
 from batchpay.web.words import as_sentence
 
 blueprint = Blueprint("files", __name__)
@@ -164,7 +164,10 @@ def begin_upload(
         who, here.clock() - spool.OPEN_S,
     )  # fmt: skip
     if unfinished >= spool.OPEN_MAX:
-        raise WrongUse(f"{spool.OPEN_MAX} of your uploads are unfinished; open one in the list of files and discard it")
+        raise WrongUse(
+            f"{spool.OPEN_MAX} of your uploads are unfinished; discard one in the list of files, or wait "
+            f"{spool.OPEN_S // 60} minutes"
+        )
     if not spool.has_room(here.home, size):
         raise WrongUse("this machine's disk has no room for it; tell your batchpay administrator")
     file_id = secrets.token_hex(8)
@@ -309,7 +312,7 @@ def _before(here: Site) -> str | None:
 @blueprint.get("/template.xlsx")
 def template() -> ResponseReturnValue:
     """Download an empty payment file."""
-    return papers.download(papers.make(site(), "template"), "payments-template.xlsx")
+    return download(papers.make(site(), "template"), "payments-template.xlsx")
 
 
 @blueprint.get("/rules")

@@ -2,6 +2,9 @@
 
 The supervisor starts a child for every wanted job whose lock nobody holds. It does so when it starts, too: a restarted
 server leaves alone what it finds running, and starts again what it finds dead. One check and one run at a time.
+
+The child does one job in a process of its own (`main`). The settings come over standard input, and nothing is printed:
+a fault ends it silently, the supervisor starts the job again, and gives up after several tries.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import dataclasses
 import fcntl
 import json
 import os
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -19,13 +23,15 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from batchpay.settings import Settings
-from batchpay.web.store import Row, WebStore
+from batchpay.errors import place_of
+from batchpay.settings import Settings, load_settings
+from batchpay.web.spool import Row, WebStore, sweep
+from batchpay.writing.process_memory import collect_rarely, keep_freed_memory, keep_memory_private
 
 STARTS_MAX = 5
 CHECK_S_MAX = 600
 """A check that has not ended by then is ended: the next file waits for it. A run may take days."""
-CHECK_EVERY_S = 1.0
+CHECK_EVERY_S, SWEEP_EVERY_S = 1.0, 3600.0
 RUNS = ("submit", "resume")
 """Kinds that send; all others check."""
 _TOO_LONG = (
@@ -33,6 +39,9 @@ _TOO_LONG = (
     "payments need?"
 )
 _GAVE_UP = "This job ended unexpectedly several times; ask your batchpay administrator."
+_DATA_BYTES_MIN = 4 << 30
+"""A check of a million rows takes a tenth of it."""
+_LOCK_TRIES, _LOCK_WAIT_S = 20, 0.05
 
 
 def lock_file(home: Path, number: int) -> Path:
@@ -95,9 +104,13 @@ class Supervisor:
         return job, job is not None and is_alive(self._store.home, job["id"])
 
     def _work(self) -> None:
+        sweep_at = 0.0
         while not self._stopping.is_set():
             with suppress(sqlite3.Error, OSError):  # a full disk, a busy database: checked again
                 self.start_wanted()
+                if time.monotonic() >= sweep_at:
+                    sweep_at = time.monotonic() + SWEEP_EVERY_S
+                    sweep(self._store)
             self._awake.wait(CHECK_EVERY_S)
             self._awake.clear()
         self._store.close()
@@ -153,7 +166,7 @@ class Supervisor:
             if job["starts"]:
                 self._store.note(db, "batchpay", job["file"], f"{job['kind']} restarted after its process ended")
         child = subprocess.Popen(  # noqa: S603 - this program itself
-            [sys.executable, "-P", "-m", "batchpay.web.job", str(self._store.home), str(number)],
+            [sys.executable, "-P", "-m", "batchpay.web.jobs", str(self._store.home), str(number)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -163,3 +176,63 @@ class Supervisor:
         with suppress(BrokenPipeError), child.stdin:
             child.stdin.write(self._settings)
         self._children[number] = child
+
+
+def main() -> None:
+    """Do one job, unless another process is doing it."""
+    os.umask(0o077)
+    keep_memory_private()
+    collect_rarely()  # before most is imported
+    keep_freed_memory()
+    home, number = Path(sys.argv[1]), int(sys.argv[2])
+    settings = load_settings(json.load(sys.stdin), {})
+    if _take_lock(lock_file(home, number)):
+        _bound_memory()
+        try:
+            do(WebStore(home), settings, number)
+        except Exception as error:  # its text may hold a row, so only its kind and place are kept
+            lock_file(home, number).with_suffix(".fault").write_text(f"{place_of(error)}\n", "utf-8")
+            sys.exit(1)
+
+
+def _bound_memory() -> None:
+    """Let a file that uses up all memory end this process, and not the machine."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    most = max(_DATA_BYTES_MIN, physical // 4 * 3)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
+def _take_lock(path: Path) -> bool:
+    """Take the job's lock for the life of this process; False if another child has it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    for _ in range(_LOCK_TRIES):  # a check of the lock takes it for a moment
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_LOCK_WAIT_S)
+        else:
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())  # by it a check that takes too long is ended
+            return True
+    return False
+
+
+def do(store: WebStore, settings: Settings, number: int) -> None:
+    """Do a job that is still wanted, and record its end."""
+    job = store.one("SELECT * FROM job WHERE id = ? AND wanted = 1", number)
+    file = None if job is None else store.file(job["file"])
+    if job is None or file is None:
+        return
+    from batchpay.web.task import Task  # most of what a check needs is imported with it
+
+    if job["kind"] in RUNS:
+        from batchpay.web.run_job import send as work
+    else:
+        from batchpay.web.check_job import check as work  # loads little of what sends
+    code = work(Task(store, settings, job, file))
+    with store.write() as db:
+        db.execute("UPDATE job SET wanted = 0, ended_at = ?, exit_code = ? WHERE id = ?", (store.clock(), code, number))
+
+
+if __name__ == "__main__":
+    main()

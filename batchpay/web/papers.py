@@ -1,6 +1,8 @@
-"""Files about a batch, created by a child on request, in memory: results, report, sheets, reconciliations.
+"""Files about a batch, created on request by a child: the command line's use cases, written into the server's memory.
 
-The server loads nothing of what creates them, and none of them is on a disk unencrypted.
+The server (`make`) loads nothing of what creates them, and none of them is on a disk unencrypted. Settings and
+arguments reach the child (`main`) over standard input, so that no process list shows a name or a reason; the file goes
+to standard output. An error is one sentence on standard error, in the command line's words.
 """
 
 from __future__ import annotations
@@ -11,22 +13,29 @@ import os
 import subprocess
 import sys
 import threading
-from typing import Any
+from collections.abc import Callable, Collection
+from contextlib import ExitStack, closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from flask import Response, send_file
-
-from batchpay.errors import EXIT_CODES, BatchpayError, NotUsable
+from batchpay.errors import EXIT_CODES, BatchpayError, NotUsable, WrongUse
+from batchpay.ledger.open import open_ledger
 from batchpay.operations.logs import log
-from batchpay.web.site import Site
+from batchpay.payment import ON_THE_WEB, Actor
+from batchpay.settings import Settings, load_settings
+from batchpay.text import instant
+from batchpay.writing.atomic import Stream
+from batchpay.writing.process_memory import keep_memory_private
+
+if TYPE_CHECKING:  # each kind of file loads only what creates it
+    from batchpay.reconciliation.verdicts import FoundDoubt
+    from batchpay.web.site import Site
+    from batchpay.workflows.resolve import Signature
 
 DEADLINE_S = 600
 _AT_ONCE = threading.BoundedSemaphore(2)
-_TYPES = {
-    "csv": "text/csv; charset=utf-8",
-    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-    "html": "text/html; charset=utf-8",
-    "parquet": "application/vnd.apache.parquet",
-}
+_LOOKER = Actor("batchpay", "page", ON_THE_WEB)
 
 
 def make(here: Site, kind: str, *arguments: Any, given: int | None = None) -> int:
@@ -37,7 +46,7 @@ def make(here: Site, kind: str, *arguments: Any, given: int | None = None) -> in
     """
     into = os.memfd_create(kind, os.MFD_CLOEXEC)
     try:
-        command = [sys.executable, "-P", "-m", "batchpay.web.paper_job", kind, "-" if given is None else str(given)]
+        command = [sys.executable, "-P", "-m", "batchpay.web.papers", kind, "-" if given is None else str(given)]
         asked = {"settings": dataclasses.asdict(here.settings), "arguments": arguments}
         with _AT_ONCE:
             child = subprocess.run(  # noqa: S603 - this program itself
@@ -68,11 +77,152 @@ def read_json(here: Site, kind: str, *arguments: Any, given: int | None = None) 
         return json.load(answer)
 
 
-def download(descriptor: int, name: str) -> Response:
-    """Answer with a file in memory, as a download under a name in any script."""
-    size = os.fstat(descriptor).st_size
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    kind = _TYPES.get(name.rpartition(".")[2], _TYPES["csv"])
-    answer = send_file(os.fdopen(descriptor, "rb"), kind, as_attachment=True, download_name=name)
-    answer.content_length = size
-    return answer
+def main() -> int:
+    """Create one file; return the exit code."""
+    os.umask(0o077)
+    keep_memory_private()
+    kind, given = sys.argv[1:]
+    asked = json.load(sys.stdin)
+    settings = load_settings(asked["settings"], {})
+    try:
+        with os.fdopen(os.dup(1), "w+b") as into, ExitStack() as opened:
+            files = [opened.enter_context(os.fdopen(os.dup(int(given)), "rb"))] if given != "-" else []
+            for file in files:
+                file.seek(0)
+            if kind in FILES:
+                FILES[kind](settings, into, *files, *asked["arguments"])
+            else:
+                into.write(json.dumps(ANSWERS[kind](settings, *files, *asked["arguments"])).encode())
+    except BatchpayError as error:
+        sys.stderr.write(str(error))
+        return error.exit_code
+    except Exception:
+        return BatchpayError.exit_code
+    return 0
+
+
+def _results(settings: Settings, into: Any, batch: str, name: str) -> None:
+    from batchpay.workflows.report import results_again
+
+    results_again(batch, lambda _: Stream(name, into), settings)
+
+
+def _report(settings: Settings, into: Any, batch: str, name: str) -> None:
+    from batchpay.workflows.report import batch_page
+
+    batch_page(batch, lambda _: Stream(name, into), settings)
+
+
+def _doubts(settings: Settings, into: Any, batch: str, name: str) -> None:
+    from batchpay.workflows.resolve import list_in_doubt
+
+    list_in_doubt(batch, settings, _LOOKER, sheet=Stream(name, into))
+
+
+def _reconcile(settings: Settings, into: Any, against: BinaryIO, batch: str, name: str, export: str) -> None:
+    """Match a batch with an export: every row and line of both."""
+    from batchpay.workflows.reconcile import ReconcileRequest, reconcile
+
+    reconcile(batch, ReconcileRequest(Stream(export, against), output=Stream(name, into)), settings, _LOOKER)
+
+
+def _template(settings: Settings, into: Any) -> None:
+    from batchpay.workflows.template import make_template
+
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "template.xlsx"
+        make_template(path, replace=False)
+        into.write(path.read_bytes())
+
+
+def _compare(
+    settings: Settings, against: BinaryIO, batch: str, export: str, signed: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return what `batchpay reconcile --json` says; `signed`, a person on the page, settles what it proves."""
+    from batchpay.workflows.reconcile import ReconcileRequest, reconcile
+    from batchpay.workflows.resolve import Signature
+
+    who, decider = _LOOKER, None
+    if signed is not None:
+        decider = _SignedOnPage(Signature(signed["name"], signed["reason"]), signed["shown"])
+        who = Actor(**signed["by"])
+    with Path(os.devnull).open("w+b") as nowhere:
+        request = ReconcileRequest(Stream(export, against), output=Stream("none.csv", nowhere))
+        return reconcile(batch, request, settings, who, decider).as_json()
+
+
+class _SignedOnPage:
+    """See workflows.resolve.Decider: the person has seen what the page showed, and signed that."""
+
+    def __init__(self, signature: Signature, shown: Collection[dict[str, Any]]) -> None:
+        self._signature = signature
+        self._shown = shown
+
+    def show(self, found: FoundDoubt) -> None:
+        """They saw exactly this on the page; raises WrongUse if it was another row, attempt or line."""
+        if found.as_json() not in self._shown:
+            raise WrongUse(f"{found.place} is not as the page showed it; compare the export again")
+
+    def sign(self) -> Signature:
+        """Return who decides, and why."""
+        return self._signature
+
+    def confirm(self, sent_again: int) -> None:
+        """They pressed the button."""
+
+
+def _decisions(settings: Settings, file: BinaryIO, batch: str, sheet: str) -> dict[str, Any]:
+    """Read what a filled-in sheet decides; nothing is recorded."""
+    from batchpay.reconciliation.resolution import DECISIONS, read_decisions, rows_in_doubt
+
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        doubts = {doubt.row: doubt for doubt in rows_in_doubt(ledger, batch, settings.gateway.timeout)}
+        filled = read_decisions(Stream(sheet, file), batch, doubts)
+    words = {state: word for word, state in DECISIONS.items()}
+    found = [(one.row, words[one.state], one.gateway_reference, doubts[one.row].attempt) for one in filled.decisions]
+    names = ("row", "decision", "reference", "attempt")
+    return {"decisions": [dict(zip(names, one, strict=True)) for one in found], "notes": filled.notes}
+
+
+def _find(settings: Settings, payment_id: str) -> dict[str, Any] | None:
+    """Look a payment up by its paymentId."""
+    from batchpay.workflows.find_payment import find_payment
+
+    found = find_payment(payment_id, settings)
+    return {"batch": found.earlier_batch, "place": found.earlier_place, "at": instant(found.at)} if found else None
+
+
+def _check_ledger(settings: Settings) -> list[str]:
+    """Check the whole ledger; one line for each problem."""
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        return ledger.check()
+
+
+def _rules(settings: Settings) -> list[dict[str, str]]:
+    """Return every rule: what it applies to, how severe it is, what it says of a row."""
+    from batchpay.workflows.rules import rule_table
+
+    return [
+        {"where": line.where, "severity": line.fact.severity, "message": line.fact.message} for line in rule_table()
+    ]
+
+
+FILES: dict[str, Callable[..., None]] = {
+    "results": _results,
+    "report": _report,
+    "doubts": _doubts,
+    "reconcile": _reconcile,
+    "template": _template,
+}
+ANSWERS: dict[str, Callable[..., Any]] = {
+    "compare": _compare,
+    "decisions": _decisions,
+    "find": _find,
+    "check": _check_ledger,
+    "rules": _rules,
+}
+"""What is written as JSON."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -29,7 +29,7 @@ from batchpay.ledger.open import open_ledger
 from batchpay.payment import ON_THE_WEB, Actor, format_cents
 from batchpay.settings import Settings
 from batchpay.text import money, printable
-from batchpay.web.store import Row, WebStore, default_home
+from batchpay.web.spool import Row, WebStore, default_home
 
 ROLES = {
     "prepare": "uploads and checks files, and requests approval",

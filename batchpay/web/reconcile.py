@@ -24,7 +24,7 @@ from batchpay.web.files import RECONCILED, begin_upload, in_pieces, refused_uplo
 from batchpay.web.people import Person
 from batchpay.web.runs import file_of
 from batchpay.web.sign_in import current_person, needs, prove_again
-from batchpay.web.site import Site, given_file, given_words, name_of, site
+from batchpay.web.site import Site, download, given_file, given_words, name_of, site
 
 blueprint = Blueprint("reconcile", __name__)
 
@@ -140,7 +140,7 @@ def rows(batch: str) -> ResponseReturnValue:
     found = here.ledger().find(batch)
     target = f"{found.batch}.reconciled.xlsx"
     with _export(here, found.batch) as (export, name, _):
-        return papers.download(papers.make(here, "reconcile", found.batch, target, name, given=export), target)
+        return download(papers.make(here, "reconcile", found.batch, target, name, given=export), target)
 
 
 @blueprint.post("/batches/<batch>/settle")

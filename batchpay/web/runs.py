@@ -19,8 +19,8 @@ from batchpay.web.checked import page_context
 from batchpay.web.files import SENT, WENT_ON, facts_of, file_or_404, people_by_name
 from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, prove_again
-from batchpay.web.site import Fragment, Site, refusal, site
-from batchpay.web.store import Row
+from batchpay.web.site import Fragment, Site, download, refusal, site
+from batchpay.web.spool import Row
 from batchpay.web.words import unknown_batch
 
 blueprint = Blueprint("runs", __name__)
@@ -276,7 +276,7 @@ def _paper(batch: str, kind: str, ending: str) -> ResponseReturnValue:
     name = f"{found.file.rpartition('/')[2].rpartition('.')[0] or found.batch}.{ending}"
     made = papers.make(here, kind, found.batch, name)
     here.note(person, file_of(here, found.batch), f"downloaded the {kind} of {found.batch}")
-    return papers.download(made, name)
+    return download(made, name)
 
 
 def file_of(here: Site, batch: str) -> str | None:

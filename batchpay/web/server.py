@@ -32,8 +32,7 @@ from batchpay.web.app import FORM_BYTES_MAX, create_app
 from batchpay.web.jobs import Supervisor
 from batchpay.web.sign_in import is_known
 from batchpay.web.site import Access, Reader, Site
-from batchpay.web.spool import PIECE_BYTES, Sweeper
-from batchpay.web.store import WebStore
+from batchpay.web.spool import PIECE_BYTES, WebStore
 from batchpay.writing.process_memory import limit_freed_memory
 
 DEFAULT_LISTEN = "127.0.0.1:8790"
@@ -139,7 +138,6 @@ class WebServer:
         self.url = _url(listen, listening)
         access = Access(_hosts(listen, listening), listen.behind_tls, listen.proxy_header)
         self._jobs = Supervisor(self._store, settings)
-        self._sweeper = Sweeper(self._store)
         self._site = Site(settings, self._store, self._jobs, Reader(settings.ledger), access)
         self._map: dict[int, Any] = {}
         self._is_stopping = False
@@ -172,13 +170,11 @@ class WebServer:
     def run(self) -> None:
         """Serve until stopped; children continue."""
         self._jobs.start()
-        self._sweeper.start()
         try:
             while not self._is_stopping:
                 wasyncore.loop(timeout=1, use_poll=True, map=self._map, count=1)
         finally:
             self._jobs.stop()
-            self._sweeper.stop()
             self._server.task_dispatcher.shutdown()
             wasyncore.close_all(self._map)
             self._site.reader.close()

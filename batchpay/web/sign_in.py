@@ -24,7 +24,7 @@ from batchpay.text import counted
 from batchpay.web import people
 from batchpay.web.people import Person
 from batchpay.web.site import Site, site
-from batchpay.web.store import Row
+from batchpay.web.spool import Row
 
 IDLE_S, LIFE_S = 30 * 60, 12 * 3600
 WINDOW_S = 15 * 60
@@ -97,8 +97,10 @@ def identify_person() -> ResponseReturnValue | None:
     if header is not None:
         abort(403)
     if request.headers.get("HX-Request"):
-        then = urlsplit(request.headers.get("HX-Current-URL", "")).path
-        return Response(status=204, headers={"HX-Redirect": url_for("sign_in.page", next=then or None)})
+        then = _own_page("/" + request.headers.get("HX-Current-URL", "").partition("://")[2].partition("/")[2])
+        return Response(
+            status=204, headers={"HX-Redirect": url_for("sign_in.page", next=then if then != "/" else None)}
+        )
     if request.method not in ("GET", "HEAD"):
         abort(401)
     return redirect(url_for("sign_in.page", next=request.full_path.rstrip("?") if request.path != "/" else None))

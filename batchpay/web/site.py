@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from flask import current_app, render_template, request
+from flask import Response, current_app, render_template, request, send_file
 from flask.typing import ResponseReturnValue
 
 from batchpay.errors import SettingsNotUsable
@@ -22,7 +22,7 @@ from batchpay.ledger.open import location, open_ledger
 from batchpay.payment import Environment
 from batchpay.settings import LedgerSettings, Settings
 from batchpay.text import printable
-from batchpay.web.store import WebStore
+from batchpay.web.spool import WebStore
 
 if TYPE_CHECKING:
     from batchpay.web.acts import Refusal
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from batchpay.web.people import Person
 
 EXTENSION = "batchpay"
+_TYPES = {
+    "csv": "text/csv; charset=utf-8",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "html": "text/html; charset=utf-8",
+}
 _WORDS_MAX = 500
 KEPT_S = 5.0
 """How long a connection to a ledger in a database server is kept."""
@@ -162,3 +167,13 @@ def name_of(path: str | None) -> str:
 def refusal(problem: Refusal) -> ResponseReturnValue:
     """Answer with a page that says why something can't be done."""
     return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code
+
+
+def download(descriptor: int, name: str) -> Response:
+    """Answer with a file in memory, as a download under a name in any script."""
+    size = os.fstat(descriptor).st_size
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    kind = _TYPES.get(name.rpartition(".")[2], _TYPES["csv"])
+    answer = send_file(os.fdopen(descriptor, "rb"), kind, as_attachment=True, download_name=name)
+    answer.content_length = size
+    return answer

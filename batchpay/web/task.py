@@ -21,8 +21,7 @@ from batchpay.ledger.open import open_ledger
 from batchpay.payment import ON_THE_WEB, Actor
 from batchpay.settings import Settings
 from batchpay.web import spool
-from batchpay.web.spool import MARKED
-from batchpay.web.store import Row, WebStore
+from batchpay.web.spool import MARKED, Row, WebStore
 from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.requests import CheckOptions, file_request
 from batchpay.writing.atomic import PendingFile

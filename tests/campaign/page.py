@@ -23,11 +23,11 @@ from flask.testing import FlaskClient
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor
 from batchpay.settings import load_settings
-from batchpay.web import job, people
+from batchpay.web import jobs, people
 from batchpay.web.app import create_app
 from batchpay.web.jobs import Supervisor
 from batchpay.web.site import Access, Reader, Site
-from batchpay.web.store import WebStore
+from batchpay.web.spool import WebStore
 from tests.campaign.kills import Point, chosen, errors_of, points_of
 from tests.campaign.trial import Bench, Findings, finish_and_check
 from tests.support.command import Home
@@ -111,7 +111,7 @@ def begin(home: Home, prefix: Sequence[str]) -> subprocess.Popen[bytes]:
     """Start the child as the server does: the settings come over standard input."""
     with (home.path / _SETTINGS).open("rb") as settings, (home.path / _TROUBLE).open("wb") as trouble:
         return subprocess.Popen(
-            [*prefix, sys.executable, "-m", "batchpay.web.job", str(home.path / _FOLDER), str(_latest(home))],
+            [*prefix, sys.executable, "-m", "batchpay.web.jobs", str(home.path / _FOLDER), str(_latest(home))],
             env=home.environment,
             cwd=home.path,
             stdin=settings,
@@ -171,7 +171,7 @@ def _prepare(home: Path) -> None:
             browsers[name].post("/sign-in", data={"name": name, "password": password}, headers=_OURS)
         given = {"file": (io.BytesIO((home / "a.csv").read_bytes()), "a.csv")}
         address = browsers["maria"].post("/files", data=given, headers=_OURS).headers["Location"]
-        job.do(store, settings, _SUBMIT - 1)
+        jobs.do(store, settings, _SUBMIT - 1)
         form = hidden(browsers["maria"].get(f"{address}/check").get_data(as_text=True))
         assert browsers["maria"].post(f"{address}/ask", data=form, headers=_OURS).status_code == 303
         form = hidden(browsers["daniel"].get(f"{address}/approve").get_data(as_text=True))

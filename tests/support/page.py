@@ -142,6 +142,6 @@ def child_of(home: Home) -> int | None:
                 words = (process / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if b"batchpay.web.job" in words and str(home.path / _FOLDER).encode() in words:
+            if b"batchpay.web.jobs" in words and str(home.path / _FOLDER).encode() in words:
                 return int(process.name)
     return None

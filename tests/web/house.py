@@ -29,12 +29,12 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.outcome import Outcome
 from batchpay.settings import GatewaySettings, LedgerSettings, PolicySettings, Settings, SubmitSettings
-from batchpay.web import job, paper_job, run_job, spool
+from batchpay.web import jobs, papers, run_job, spool
 from batchpay.web.app import create_app
 from batchpay.web.jobs import Supervisor
 from batchpay.web.runs import run_status
 from batchpay.web.site import EXTENSION, Access, Reader, Site
-from batchpay.web.store import Row, WebStore
+from batchpay.web.spool import Row, WebStore
 from batchpay.workflows import run
 from batchpay.workflows.resolve import Proposal, Signature
 from tests.workflows.desk import ACCEPTED, COLUMNS, PLAIN
@@ -173,7 +173,7 @@ class House:
         """Do what children would do."""
         for found in self.store.all("SELECT id FROM job WHERE wanted = 1 ORDER BY id"):
             os.environ["BATCHPAY_API_KEY"] = "house-key"  # a process takes it out when it reads it
-            job.do(self.store, self.site.settings, found["id"])
+            jobs.do(self.store, self.site.settings, found["id"])
 
     def file(self, file_id: str) -> Row:
         """Read a file's row."""
@@ -229,11 +229,11 @@ def paper_here(
     os.dup2(stdout, 1)
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys, "argv", ["paper_job", kind, source])
+            patch.setattr(sys, "argv", ["papers", kind, source])
             patch.setattr(sys, "stdin", io.StringIO(input.decode()))
             patch.setattr(sys, "stderr", said := io.StringIO())
-            patch.setattr(paper_job, "keep_memory_private", lambda: None)  # the tests' process has nothing to hide
-            code = paper_job.main()
+            patch.setattr(papers, "keep_memory_private", lambda: None)  # the tests' process has nothing to hide
+            code = papers.main()
     finally:
         os.dup2(out, 1)
         os.close(out)

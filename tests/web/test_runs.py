@@ -21,7 +21,7 @@ import pytest
 from batchpay.errors import NotUsable
 from batchpay.outcome import Outcome
 from batchpay.text import money
-from batchpay.web import paper_job, run_job, spool
+from batchpay.web import papers, run_job, spool
 from batchpay.web.spool import KEPT_S, place, sweep
 from batchpay.workflows.resolve import RowDecision, settle
 from batchpay.workflows.status import batch_status
@@ -361,12 +361,12 @@ def test_a_fault_of_a_child_tells_no_row(
         raise ValueError("648443924")
 
     batch = house.file(house.sent())["batch"]
-    monkeypatch.setitem(paper_job.KINDS, "report", fails)
-    monkeypatch.setattr(sys, "argv", ["paper_job", "report", "-"])
+    monkeypatch.setitem(papers.FILES, "report", fails)
+    monkeypatch.setattr(sys, "argv", ["papers", "report", "-"])
     asked = {"settings": dataclasses.asdict(house.site.settings), "arguments": [batch, "report.html"]}
     monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(asked)))
-    monkeypatch.setattr(paper_job, "keep_memory_private", lambda: None)
-    assert paper_job.main() == 1
+    monkeypatch.setattr(papers, "keep_memory_private", lambda: None)
+    assert papers.main() == 1
     assert capfd.readouterr().err == ""
 
     def run(*_: object, **__: object) -> subprocess.CompletedProcess[bytes]:

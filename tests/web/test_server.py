@@ -31,7 +31,7 @@ from batchpay.payment import Actor
 from batchpay.settings import GatewaySettings, LedgerSettings, Settings, load_settings
 from batchpay.web import jobs
 from batchpay.web.server import Listen, WebServer, serve
-from batchpay.web.store import WebStore
+from batchpay.web.spool import WebStore
 from tests.web.house import House, words_of
 
 LOOPBACK = Listen("127.0.0.1:0")
@@ -161,7 +161,7 @@ def test_a_child_looks_for_garbage_rarely_before_it_loads_much(tmp_path: Path) -
     """Looking through all that it imports took a fifth of its start, and a run more than a command takes."""
     (tmp_path / "jobs").mkdir()
     told = "print(gc.get_threshold()[0], 'polars' in sys.modules)"
-    code = f"import gc, sys; from batchpay.web import job; job.do = lambda *_: {told}; job.main()"
+    code = f"import gc, sys; from batchpay.web import jobs; jobs.do = lambda *_: {told}; jobs.main()"
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path), "1"],
         input=json.dumps(dataclasses.asdict(Settings())), capture_output=True, text=True, check=True, timeout=60,

@@ -231,9 +231,14 @@ def test_whoever_was_signed_out_comes_back_to_the_same_file(house: House) -> Non
     answer = nobody.post(f"/files/{file_id}/decide", headers=SAME_ORIGIN)
     assert answer.status_code == 401
     assert f'href="/sign-in?next=/files/{file_id}"' in answer.get_data(as_text=True)
-    asked = {"HX-Request": "true", "HX-Current-URL": f"http://localhost/files/{file_id}/run"}
-    moved = nobody.get(f"/files/{file_id}/run/now", headers=asked).headers["HX-Redirect"]
-    assert moved == f"/sign-in?next=/files/{file_id}/run"
+    for page, then in (
+        (f"http://localhost/files/{file_id}/run?a=b", f"?next=/files/{file_id}/run?a%3Db"),
+        ("http://localhost/\\evil.example", ""),
+        ("http://[", ""),
+    ):
+        asked = {"HX-Request": "true", "HX-Current-URL": page}
+        moved = nobody.get(f"/files/{file_id}/run/now", headers=asked).headers["HX-Redirect"]
+        assert moved == f"/sign-in{then}", "its query was lost, and a broken address was an internal error"
 
 
 def test_a_full_disk_does_not_close_the_page(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
