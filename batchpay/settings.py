@@ -90,7 +90,7 @@ class GatewaySettings:
     recurring_agreement: str = _setting(
         "1", 'how recurringAgreementFlag Y is sent: "1" as the number, "Y" as the letter'
     )
-    emails_node: str = _setting("emails", "name of the node that holds several billing e-mails")
+    emails_node: str = _setting("emails", "name of the node for several billing e-mails")
     profile: dict[str, Any] = _setting({}, "changes to the table 'What an answer means'")
 
 

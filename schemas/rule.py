@@ -171,7 +171,7 @@ def text_rules(column: str) -> list[Rule]:
             "characters",
             "H",
             words,
-            "holds characters that can't be shown, retype it instead of pasting it",
+            "contains characters that can't be shown, retype it instead of pasting it",
             failed,
             form=IDENTIFIER if column in IDENTIFIERS else None,
             by_any_form=column not in IDENTIFIERS,
@@ -208,7 +208,7 @@ def copied_text(column: str) -> Rule:
         "characters",
         "H",
         "a no-break space, a zero-width character, or text that looks decoded twice (`RenÃ©e`)",
-        "holds a character that can't be seen, or was garbled on its way (like RenÃ©e), retype it",
+        "contains a character that can't be seen, or was garbled on its way (like RenÃ©e), retype it",
         checks.has_copied_characters(pl.col(column)),
         form=NAME,
     )

@@ -80,7 +80,7 @@ def read_account_file(path: Path, *, update: bool) -> list[AccountRow]:
     if not nodes:
         raise FileRefused(f"{path} contains no accounts")
     if len(nodes) > ROWS_MAX:
-        raise FileRefused(f"{path} holds more than {ROWS_MAX:,} accounts")
+        raise FileRefused(f"{path} contains more than {ROWS_MAX:,} accounts")
     allowed = ("id", *ATTRIBUTES) if update else ATTRIBUTES
     rows = [_row(path, number, node, allowed) for number, node in enumerate(nodes, start=1)]
     if mode & 0o077 and any(row.cells.get(name) for row in rows for name in ACCOUNT_SECRETS):

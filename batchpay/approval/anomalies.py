@@ -63,7 +63,7 @@ _CHANGED = (
     "a new account or routing number of a known payee{before}, call the payee at a phone number that you already had"
 )
 CODES = {
-    "new_payee": ("achNameOnCheck", "the ledger holds no accepted payment of this payee"),
+    "new_payee": ("achNameOnCheck", "the ledger has no accepted payment of this payee"),
     "changed_account": (
         "achAccountNumber",
         "a known payee with an account that the ledger has not seen before for this payee",

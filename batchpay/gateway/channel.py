@@ -61,7 +61,7 @@ class Channel:
             header_block(sent.items())
         except ValueError:
             raise SettingsNotUsable(
-                "gateway.api_id or gateway.service_header holds characters that are not allowed in a header"
+                "gateway.api_id or gateway.service_header contains characters that are not allowed in a header"
             ) from None
 
     @property

@@ -86,13 +86,13 @@ def _show_client_certificate(context: ssl.SSLContext, certificate: str, key: str
     read_secret_file(Path(key), "gateway.client_key")
 
     def no_password() -> str:
-        raise SettingsNotUsable(f"gateway.client_key {key} is encrypted; nobody is there to type its password")
+        raise SettingsNotUsable(f"gateway.client_key {key} is encrypted; its password can't be asked for")
 
     try:
         context.load_cert_chain(certificate, key, no_password)
     except (OSError, ssl.SSLError):
         raise SettingsNotUsable(
-            f"gateway.client_cert {certificate} and the key in {key} can't be read as PEM, or do not fit each other"
+            f"gateway.client_cert {certificate} and the key in {key} can't be read as PEM, or do not belong together"
         ) from None
 
 

@@ -74,7 +74,7 @@ def _printed_by(command: str) -> Secret:
 def _header_safe(secret: Secret) -> Secret:
     """Refuse a key that can't be sent in a header, without showing it."""
     if not all(33 <= ord(character) <= 126 for character in secret.reveal()):
-        raise CredentialsNotUsable("the key holds characters that are not allowed in a header")
+        raise CredentialsNotUsable("the key contains characters that are not allowed in a header")
     return secret
 
 

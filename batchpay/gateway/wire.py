@@ -34,7 +34,7 @@ def header_block(headers: Iterable[tuple[str, str]]) -> bytes:
     lines = []
     for name, value in headers:  # one by one: a value that contains a line break would pass for two headers
         if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
-            raise ValueError("a header's name or value holds characters that are not allowed in a header")
+            raise ValueError("a header's name or value contains characters that are not allowed in a header")
         lines.append(f"{name}: {value}\r\n")
     return "".join(lines).encode("ascii")
 

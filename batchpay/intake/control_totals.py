@@ -92,15 +92,15 @@ def require_totals(expected: ControlTotals, actual: Totals, name: str = "the fil
     """Raise FileRefused where a stated total is not met."""
     wrong = []
     if expected.rows is not None and expected.rows != actual.rows:
-        wrong.append(f"{row_count(actual.rows)} where {expected.rows:,} are stated")
+        wrong.append(f"found {row_count(actual.rows)}, expected {expected.rows:,}")
     if expected.cents is not None and expected.cents != actual.cents:
-        wrong.append(f"{format_cents(actual.cents)} in total where {format_cents(expected.cents)} is stated")
+        wrong.append(f"found {format_cents(actual.cents)} in total, expected {format_cents(expected.cents)}")
     if not wrong:
         return
     why = "cut off, or another file"
     if unreadable and expected.rows in (None, actual.rows):
         why = f"{_unread(unreadable)}; without the stated total every error is listed"
-    raise FileRefused(f"{name}: has {' and '.join(wrong)}: {why}")
+    raise FileRefused(f"{name}: {' and '.join(wrong)}: {why}")
 
 
 def _unread(unreadable: int) -> str:

@@ -49,11 +49,11 @@ class ParquetReader:
         self._places = [f"c{at}" for at in range(len(self.names))]
         """What the columns are called here, whatever the file calls them."""
         for name, kind in self._schema.items():
-            what = f"holds {kind}, which can't be a payment's cell"
+            what = f"contains {kind}, which can't be a payment's cell"
             if kind == pl.Binary:
-                what = "holds binary values, such as UUIDs, which can't be a payment's cell; write it as text"
+                what = "contains binary values, such as UUIDs, which can't be a payment's cell; write it as text"
             elif isinstance(kind, pl.Decimal) and kind.precision > _DIGITS_MAX:
-                what = f"holds decimals of {kind.precision} digits; write it with {_DIGITS_MAX} at most, or as text"
+                what = f"contains decimals of {kind.precision} digits; write it with {_DIGITS_MAX} at most, or as text"
             elif not (kind.is_nested() or kind in _NO_CELLS):
                 continue
             raise FileRefused(f"{file.name}: column {column_name(name)} {what}")

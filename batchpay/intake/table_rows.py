@@ -87,7 +87,7 @@ def finish_chunk(
     frame, second = _with_non_payments(frame, titles)
     if second is not None:
         where = "" if second["_line"] is None else f"{'line' if first_column is None else 'row'} {second['_line']}: "
-        raise FileRefused(f"{file}: {where}another header, in another order: submit each of the two tables by itself")
+        raise FileRefused(f"{file}: {where}another header, in another order: submit each of the two tables separately")
     extra = [name for name in frame.columns if name not in names and name != "_line"]
     return frame.select(
         pl.int_range(rows_before + 1, rows_before + 1 + pl.len(), dtype=pl.UInt32).alias("_row"),
@@ -172,12 +172,12 @@ def _names_columns(titles: dict[str, str]) -> pl.Expr:
 
 
 def _what_is_there(rows: pl.DataFrame, own: Sequence[str]) -> pl.Expr:
-    stray = [pl.col(STRAY) + " and the row holds no payment"] if STRAY in rows.columns else []
+    stray = [pl.col(STRAY) + " and the row has no payment"] if STRAY in rows.columns else []
     counted = [
         pl.when(_filled(own) == count).then(pl.lit(words))
-        for count, words in enumerate(("holds nothing but blanks", "holds one cell and no payment"))
+        for count, words in enumerate(("has nothing but blanks", "has one cell and no payment"))
     ]
-    reason = pl.coalesce(*stray, *counted, pl.lit("holds two cells and no payment"))
+    reason = pl.coalesce(*stray, *counted, pl.lit("has two cells and no payment"))
     return reason + pl.lit(", delete the row, or fill it in if it is a payment")
 
 

@@ -33,7 +33,7 @@ class FileLock:
                 return
             except BlockingIOError:
                 if time.monotonic() >= deadline:
-                    raise LedgerNotUsable(f"another program keeps the ledger locked ({self._path})") from None
+                    raise LedgerNotUsable(f"another program has locked the ledger ({self._path})") from None
                 time.sleep(pause_s)
                 pause_s = min(2 * pause_s, _POLL_S_MAX)
 

@@ -89,7 +89,7 @@ class Mover(ABC):
             place = {"batch": self._batch, "chunk": chunk}
             left = transaction.one(statements.CLOSE_ROWS, place | {"rows": rows})
             if left is None:
-                raise LedgerDamaged(f"the ledger is damaged: chunk {chunk} is not there")
+                raise LedgerDamaged(f"the ledger is damaged: chunk {chunk} is missing")
             if left[0] == 0:
                 transaction.execute(statements.ERASE_BODY, place)
         detail = {STATES[state].value: write_ranges(rows) for state, rows in self._moved.items()} | more

@@ -78,7 +78,7 @@ class Bodies:
             try:
                 bodies += map(body_of, rows[first : first + len(list(some))])
             except KeyError as row:
-                raise LedgerDamaged(f"the ledger is damaged: row {row} is pending, and its body is not there") from None
+                raise LedgerDamaged(f"the ledger is damaged: row {row} is pending, and its body is missing") from None
         return bodies
 
     def _of_chunk(self, chunk: int) -> dict[int, bytes]:

@@ -15,7 +15,7 @@ from batchpay.payment import Totals
 def use(transaction: Transaction, batch: int, who: str, sign_off: SignOff, adds: Totals) -> None:
     """Use up a plan, in the transaction of what it lets through; raises if that is not what was approved."""
     if adds != sign_off.adds:
-        raise LedgerNotUsable("what is to be recorded is not what the plan approved; nothing was recorded")
+        raise LedgerNotUsable("what would be recorded differs from what the plan approved; nothing was recorded")
     transaction.registrations()  # from here to the end no other transaction can use the same plan
     known = _batch_of(sign_off.plan, transaction.execute(transaction.statements.PLANS_USED, (PLAN_USED,)))
     if known is not None:

@@ -168,7 +168,7 @@ class Details:
             wanted = {"batch": self._batch, "chunk": chunk}
             sealed = self._view.execute(self._store.statements.DETAIL, wanted).fetchone()
             if not sealed:
-                raise LedgerDamaged(f"the ledger is damaged: the details of chunk {chunk} are not there")
+                raise LedgerDamaged(f"the ledger is damaged: the details of chunk {chunk} are missing")
             self._kept[chunk] = unseal_texts(self._store.keys, place_of("details", self._batch, chunk), sealed[0])
         return self._kept[chunk]
 

@@ -149,7 +149,7 @@ class LateAnswers:
         if code == IN_DOUBT and not is_earlier:
             mover.note_attempts([spilled.row], IN_DOUBT, f"an answer found later says {_WORDS[said]}", at=None)
         self.answers[str(spilled.row)] = said.value
-        self.told.append(f"{words}, and the ledger {now}: hold it against the gateway's list")
+        self.told.append(f"{words}, and the ledger {now}: compare it with the gateway's list")
 
     @property
     def detail(self) -> dict[str, Any]:

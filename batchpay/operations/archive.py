@@ -78,7 +78,7 @@ def _reserved(folder: Path, name: str, suffixes: list[str]) -> Path:
                 raise
         else:
             return target
-    raise NotUsable(f"{folder} holds {_TRIES_MAX} files called {name} already")
+    raise NotUsable(f"{folder} already has {_TRIES_MAX} files called {name}")
 
 
 def _release(reserved: Path) -> None:

@@ -30,14 +30,14 @@ def refuse_own_file(export: Export, batch: BatchSummary) -> None:
     header = {name for name in export.header if name}
     for what, names in _NO_ONE_ELSE.items():
         if header & names:
-            raise FileRefused(f"{export.name} is {what} of batchpay, and no export of the gateway or the bank")
+            raise FileRefused(f"{export.name} is {what} of batchpay, not an export of the gateway or the bank")
     mixed = header & _RESULTS_ALONE and header & set(COLUMNS) - {"amount"} and header <= _ours(batch)
     in_doubt = any(line.status_text.strip().lower() == State.IN_DOUBT for line in export.lines)
     if header >= _RESULTS or mixed or in_doubt or batch.batch in export.batches:
-        raise FileRefused(f"{export.name} is a results file of batchpay, and no export of the gateway or the bank")
+        raise FileRefused(f"{export.name} is a results file of batchpay, not an export of the gateway or the bank")
     says_nothing = header <= _ours(batch) or ("status" not in export.columns and not export.is_mapped)
     if header.issuperset(REQUIRED) and says_nothing:
-        raise FileRefused(f"{export.name} is a payment file, and no export: it tells what was to be paid, not what was")
+        raise FileRefused(f"{export.name} is a payment file, not an export")
 
 
 def caution_about(export: Export, batch: BatchSummary) -> str | None:
@@ -67,7 +67,9 @@ def _may_be_own(export: Export, batch: BatchSummary) -> str | None:
         why = f"the payment file or a file of batchpay has its columns too ({named})"
     else:
         return None
-    return f"this may be a file of your own and no export, since {why}: make sure that the gateway or the bank wrote it"
+    return (
+        f"this may be a file of your own, not an export, since {why}: make sure that the gateway or the bank wrote it"
+    )
 
 
 def _ours(batch: BatchSummary) -> set[str]:

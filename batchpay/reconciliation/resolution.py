@@ -344,7 +344,7 @@ def _reference_problem(reference: str | None, state: State, doubt: Doubt) -> str
     if reference == LOST_DIGITS:
         return "gateway_reference lost digits in the spreadsheet; make the cell a text and write it again"
     if len(reference) > _REFERENCE_CHARACTERS_MAX or not reference.isprintable():
-        return f"gateway_reference is longer than {_REFERENCE_CHARACTERS_MAX} characters or holds control characters"
+        return f"gateway_reference is longer than {_REFERENCE_CHARACTERS_MAX} characters or contains control characters"
     if _account_in(reference, [doubt]) is not None:
         return f"gateway_reference seems to contain the account number of row {doubt.row}; leave it out"
     return None

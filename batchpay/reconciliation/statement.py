@@ -163,7 +163,7 @@ def _only_sheet(path: str | Path | Stream, mapping: ExportMap) -> str | None:
                 found.append(name)
     if len(found) > 1:
         named = ", ".join(map(repr, found))
-        raise FileRefused(f"{path} has several sheets of payments, {named}; reconcile with each in a file of its own")
+        raise FileRefused(f"{path} has several sheets of payments, {named}; reconcile each sheet separately")
     return found[0] if found else None
 
 

@@ -134,7 +134,7 @@ def told_more(ledger: Ledger, batch: str, path: Path) -> str | None:
     by_state = ledger.find(batch).by_state  # read after the file, which another run may just have written
     for state in _ANSWERED:
         if told.counts[state] > (known := by_state[state].rows):
-            return f"{told.counts[state]} {state} rows of batch {batch}, the ledger of {known}"
+            return f"{told.counts[state]} {state} rows of batch {batch}, the ledger {known}"
     return _row_told_more(ledger, batch, told)
 
 
@@ -154,7 +154,7 @@ def _row_told_more(ledger: Ledger, batch: str, told: Told) -> str | None:
             return f"row {row} of batch {batch} as answered, the ledger as {state.words}"
         for row, state, attempts in zip(part.rows, part.states, part.attempts, strict=True) if sent else ():
             if state is State.PENDING and sent.get(row, 0) > attempts:
-                return f"row {row} of batch {batch} as sent, the ledger of no such attempt"
+                return f"row {row} of batch {batch} as sent, the ledger no such attempt"
     return None
 
 

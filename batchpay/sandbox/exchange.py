@@ -54,7 +54,7 @@ class Exchange:
                 self.body, object_pairs_hook=_without_doubles, parse_constant=_no_constant, parse_float=_number
             )
         except (ValueError, RecursionError):
-            raise Refused("syntax", Problem("", "the body is not JSON without doubled keys")) from None
+            raise Refused("syntax", Problem("", "the body is not JSON without duplicate keys")) from None
         if not isinstance(value, dict):
             raise Refused("syntax", Problem("", "the body is not a JSON object"))
         return value
@@ -217,7 +217,7 @@ def _mask(value: Any) -> str:
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        raise ValueError("doubled key")
+        raise ValueError("duplicate key")
     return value
 
 

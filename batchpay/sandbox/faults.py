@@ -160,7 +160,7 @@ def _checked(rule: Any) -> dict[str, Any]:
         raise BadRule("a fault rule is a JSON object")
     for name, value in rule.items():
         if name not in _TYPES:
-            raise BadRule(f"{name}: no member of a fault rule")
+            raise BadRule(f"{name}: unknown key in a fault rule")
         if not isinstance(value, _TYPES[name]) or isinstance(value, bool):
             raise BadRule(f"{name}: wrong type")
         if not isinstance(value, str) and value < (1 if name in ("at", "every", "times") else 0):

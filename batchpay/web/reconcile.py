@@ -32,7 +32,7 @@ ENDINGS = (".csv", ".txt", ".tsv", ".xlsx", ".xlsm")
 EXPORT_BYTES_MAX = 128 << 20
 _NAME_MAX = 120
 _CHANGED = (
-    "This batch was compared again in the meantime, or a payment in doubt was settled: what holds now is shown below. "
+    "This batch was compared again in the meantime, or a payment in doubt was settled: what is now true follows. "
     "Nothing was done; check it first."
 )
 

@@ -98,7 +98,7 @@ def _ledger_findings(settings: Settings, limits: Limits, now: datetime) -> list[
         return [
             Finding(
                 "ledger",
-                f"the ledger opens and holds {counted(state.batches, 'batch', 'batches')}, {state.environment}",
+                f"the ledger opens and has {counted(state.batches, 'batch', 'batches')}, {state.environment}",
             ),
             *(Finding("ledger place", weakness, warns=True) for weakness in weaknesses(settings.ledger)),
             *([Finding("restored", lost.waits, 8)] if lost else []),

@@ -110,7 +110,7 @@ def back_up(
     except OSError as error:
         raise LedgerNotUsable(f"the backup {target} can't be created: {error.strerror}") from None
     if keep is not None and folder is None:
-        raise WrongUse(f"--keep needs a folder that is there, and {target} is none; nothing was written or removed")
+        raise WrongUse(f"--keep: {target} is not a folder; nothing was written or removed")
     with closing(door.open_ledger(settings, read_only=True)) as ledger:
         if folder is None:
             ledger.backup(target)

@@ -13,13 +13,13 @@ from batchpay.errors import SettingsNotUsable, WrongUse
 from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
-from batchpay.ledger.records import PLAN_USED
 from batchpay.payment import Actor, State
 from batchpay.settings import Settings
 
 if TYPE_CHECKING:
     from batchpay.ledger.records import BatchSummary
 
+_FOLLOWS = "nothing of it was sent yet: it follows the settings"
 _PAID_OR_MAY_BE = (State.SENDING, State.ACCEPTED, State.DECLINED, State.IN_DOUBT)
 
 
@@ -81,23 +81,27 @@ def refuse_other_gateway(ledger: Ledger, batch: BatchSummary, settings: Settings
 def follow_settings(ledger: Ledger, batch: BatchSummary, settings: Settings, actor: Actor) -> str | None:
     """Let a held batch of which nothing was to be sent yet go to the settings' address; return what to say of it.
 
-    Its first call may have had a mistyped address; it is bound to one only by the first intent to send, or by a plan.
+    Its first call may have had a mistyped address; it is bound to one only by the first intent to send, by a plan, or
+    by a person who moves its gateway.
     """
     known, named = check_origin(batch.origin), check_origin(settings.gateway.base_url)
     if known == named:
         return None
-    ledger.move_gateway(
-        [batch.batch], str(named), "", str(actor), "nothing of it was sent yet: it follows the settings"
-    )
+    ledger.move_gateway([batch.batch], str(named), "", str(actor), _FOLLOWS)
     return f"batch {batch.batch}: nothing of it was sent to {known} yet; it goes to {named}"
 
 
 def _may_follow(ledger: Ledger, batch: BatchSummary, settings: Settings) -> bool:
-    """Return whether nothing binds a batch to its address: no intent to send was recorded, and no plan used."""
+    """Return whether nothing binds a batch to its address: no intent to send, no plan used, no person's move."""
+    from batchpay.ledger.records import PLAN_USED
+
     known, named = check_origin(batch.origin), check_origin(settings.gateway.base_url)
     if known.is_loopback is not named.is_loopback or _has_begun(batch):
         return False
-    return not any(event.kind in ("progress", PLAN_USED) for event in ledger.events(batch.batch))
+    return not any(
+        event.kind in ("progress", PLAN_USED) or (event.kind == "gateway moved" and event.why != _FOLLOWS)
+        for event in ledger.events(batch.batch)
+    )
 
 
 def notes_on_gateway(ledger: Ledger | None, settings: Settings) -> list[str]:

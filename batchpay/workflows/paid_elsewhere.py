@@ -33,7 +33,7 @@ def refuse_paid_elsewhere(ledger: Ledger, results: Path | None, environment: Env
         known = {one.batch for one in ledger.batches()} if known is None else known
         if batch not in known:
             raise FileRefused(
-                f"{path} holds the results of batch {batch}, which this ledger does not know: another ledger may have "
+                f"{path} has the results of batch {batch}, which this ledger does not know: another ledger may have "
                 "paid this file, or this one before it was restored from a backup. Check there first; if no row of it "
                 "was paid, submit with --paid-elsewhere-checked --reason TEXT"
             )

@@ -91,7 +91,7 @@ def purge(
 def _before(settings: Settings, older_than_days: int | None, now: datetime) -> datetime:
     days = older_than_days or settings.retention.details_days
     if not days:
-        raise WrongUse("how old? --older-than DAYS, or the setting retention.details_days")
+        raise WrongUse("specify --older-than DAYS, or the setting retention.details_days")
     return now - timedelta(days=days)
 
 

@@ -213,8 +213,8 @@ def _refuse_a_ledger_brought_back(ledger: Ledger, batch: BatchSummary, results: 
     for path in (path for place in sorted(named | beside) for path in standing(place)):
         if told := told_more(ledger, batch.batch, path):
             raise LedgerBehind(
-                f"{path} tells of {told}: it is an older copy. Restore the latest one; if there is none, batchpay "
-                "ledger check --accept-witness --reason TEXT puts in doubt what it would send"
+                f"{path} shows {told}, so this ledger is an older copy. Restore the latest one; if there is none, "
+                "batchpay ledger check --accept-witness --reason TEXT puts in doubt what it would send"
             )
 
 

@@ -155,7 +155,7 @@ class Sheet:
     def row(self, cells: Sequence[str | None], wrong: Mapping[int, str] | None = None) -> None:
         """Write a row of the table; the cells in `wrong` (by position) are red and carry the text as a comment."""
         if self.rows >= ROWS_MAX:
-            raise WrongUse(f"an XLSX holds {ROWS_MAX - 1:,} rows at most; write CSV or Parquet")
+            raise WrongUse(f"an XLSX workbook can have at most {ROWS_MAX - 1:,} rows; write CSV or Parquet")
         wrong = wrong or {}
         number, columns = self.rows + 1, self.columns
         written = [

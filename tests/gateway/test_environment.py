@@ -106,7 +106,7 @@ def test_a_client_key_is_kept_like_the_api_key(authority: trustme.CA, client_pem
     for path in (other, encrypted):
         path.chmod(0o600)
     pem = str(client_pem)
-    with pytest.raises(SettingsNotUsable, match="do not fit each other"):
+    with pytest.raises(SettingsNotUsable, match="do not belong together"):
         tls_context(GatewaySettings(client_cert=pem, client_key=str(other)))
     with pytest.raises(SettingsNotUsable, match="is encrypted"):
         tls_context(GatewaySettings(client_cert=pem, client_key=str(encrypted)))

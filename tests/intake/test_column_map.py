@@ -168,7 +168,7 @@ def test_totals_are_held() -> None:
     """Another number of rows or cents refuses the file."""
     require_totals(ControlTotals(2, 2500), Totals(2, 2500))
     require_totals(ControlTotals(), Totals(7, 7))
-    with pytest.raises(FileRefused, match=r"1 row where 2 are stated and 12\.50 in total where 25\.00 is stated"):
+    with pytest.raises(FileRefused, match=r"found 1 row, expected 2 and found 12\.50 in total, expected 25\.00"):
         require_totals(ControlTotals(2, 2500), Totals(1, 1250))
 
 

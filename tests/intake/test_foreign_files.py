@@ -395,7 +395,7 @@ gatewayId = 7
         "billingFristName is not a column (did you mean billingFirstName?)", "every pattern of f",
         "the text of paymentId names no column", "the text of invoiceNumber has a brace", '"" is not a cell value',
         "decimal and thousands must differ", "negativ is not one of", "(did you mean negative?)",
-        "[formats.taxAmount]: negative is not one of", "a day, a month and a year", "billingCity holds no amounts",
+        "[formats.taxAmount]: negative is not one of", "a day, a month and a year", "billingCity contains no amounts",
         "write gatewayId as text",
     ):  # fmt: skip
         assert words in told, words

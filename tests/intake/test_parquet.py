@@ -152,7 +152,7 @@ def test_replaced_between_the_look_at_its_pages_and_the_reading(tmp_path: Path) 
 )  # fmt: skip
 def test_other_types_are_refused(tmp_path: Path, series: pl.Series) -> None:
     """A nested or binary column is refused by its name, and one of half floats: 2,049 there is 2,048."""
-    with pytest.raises(FileRefused, match="column memo holds"):
+    with pytest.raises(FileRefused, match="column memo contains"):
         read(parquet(tmp_path, {"memo": series}))
 
 
@@ -192,8 +192,8 @@ _DECIMAL256 = (
 @pytest.mark.parametrize(
     ("how", "told"),
     [
-        ("decimal256", "column amount holds decimals of 40 digits; write it with 38 at most, or as text"),
-        ("uuid", "column amount holds binary values, such as UUIDs, .*; write it as text"),
+        ("decimal256", "column amount contains decimals of 40 digits; write it with 38 at most, or as text"),
+        ("uuid", "column amount contains binary values, such as UUIDs, .*; write it as text"),
         ("twice", "the header has the same column twice: amount$"),
     ],
 )

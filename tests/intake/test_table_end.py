@@ -125,7 +125,7 @@ def test_a_last_line_that_may_be_cut_off(tmp_path: Path) -> None:
     with pytest.raises(FileRefused, match=told):
         check(path)
     assert check(path, expect_rows=2, expect_cents=2500).verdict.valid.rows == 2
-    with pytest.raises(FileRefused, match="2 rows where 3 are stated"):
+    with pytest.raises(FileRefused, match="found 2 rows, expected 3"):
         check(path, expect_rows=3)
 
 
@@ -186,9 +186,9 @@ def test_rows_that_are_no_payments(tmp_path: Path) -> None:
     preview = check(write(tmp_path, text))
     assert preview.verdict.counts == {"row.no_payment": 3}
     assert [(failure.line, failure.message) for failure in preview.verdict.failures] == [
-        (3, "holds nothing but blanks, delete the row, or fill it in if it is a payment"),
+        (3, "has nothing but blanks, delete the row, or fill it in if it is a payment"),
         (4, "is the header again, delete the row"),
-        (6, "holds two cells and no payment, delete the row, or fill it in if it is a payment"),
+        (6, "has two cells and no payment, delete the row, or fill it in if it is a payment"),
     ]
 
 
@@ -209,7 +209,7 @@ def test_a_stray_cell_hides_nothing(tmp_path: Path) -> None:
         (2, "amount", "format"), (2, "row", "ragged"), (4, "row", "no_payment"),
     ]  # fmt: skip
     assert found[1].message.startswith("cell P2 is in a column without a name")
-    assert found[2].message.startswith("cell P4 is in a column without a name and the row holds no payment")
+    assert found[2].message.startswith("cell P4 is in a column without a name and the row has no payment")
 
 
 def test_totals_that_a_person_and_the_file_state(tmp_path: Path) -> None:
@@ -217,5 +217,5 @@ def test_totals_that_a_person_and_the_file_state(tmp_path: Path) -> None:
     path = write(tmp_path, csv_text(2) + TOTAL_ROW)
     with open_source(path) as source:
         list(source.chunks())
-        with pytest.raises(FileRefused, match="2 rows where 3 are stated"):
+        with pytest.raises(FileRefused, match="found 2 rows, expected 3"):
             require_whole(ControlTotals(rows=3), source, Totals(2, 2500))

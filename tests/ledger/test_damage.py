@@ -457,7 +457,7 @@ def test_a_spilled_outcome_counts_for_its_own_attempt_only(ledger_factory: Ledge
 @pytest.mark.parametrize(
     ("statement", "told"),
     [
-        ("DELETE FROM body", "row 2 is pending, and its body is not there"),
+        ("DELETE FROM body", "row 2 is pending, and its body is missing"),
         ("DELETE FROM attempt", "of rows 1, which were being sent, 1 are, and 0 of their attempts"),
     ],
 )

@@ -219,7 +219,7 @@ def test_an_outcome_of_a_row_that_was_not_let_go_ends_the_run(ledger_factory: Le
         run = ledger.start(name, "ada")
         run.claim(10)
         run.commit([1], [])
-        with pytest.raises(LedgerDamaged, match="row 2 has an outcome, and the ledger does not hold it as being sent"):
+        with pytest.raises(LedgerDamaged, match="row 2 has an outcome, but the ledger does not show it as being sent"):
             run.commit([], [(1, ACCEPTED), (2, ACCEPTED)])
         run.spill([(1, ACCEPTED), (2, ACCEPTED)])
         run.close()

@@ -318,7 +318,7 @@ def test_one_process_at_a_time_opens_writes_and_checkpoints(closed: LedgerFactor
     store, other = SqliteStore(place, keys, read_only=False, wait_s=0.01), FileLock(lock_path(place))
     other.acquire(0)
     for use in (store.begin, store.checkpoint, lambda: SqliteStore(place, keys, read_only=False, wait_s=0.01)):
-        with pytest.raises(LedgerNotUsable, match="another program keeps the ledger locked"):
+        with pytest.raises(LedgerNotUsable, match="another program has locked the ledger"):
             use()
     other.release()
     elsewhere = closed.path.rename(closed.path.with_name("elsewhere"))
@@ -569,7 +569,7 @@ def test_a_forked_process_can_not_use_the_ledger(ledger_factory: LedgerFactory) 
             ledger.close()
             os._exit(0)
         os.waitpid(child, 0)
-        with pytest.raises(LedgerNotUsable, match="another program keeps the ledger locked"):
+        with pytest.raises(LedgerNotUsable, match="another program has locked the ledger"):
             FileLock(lock_path(store.place)).acquire(0)
 
 
@@ -613,7 +613,7 @@ def test_a_ledger_without_its_witness_is_refused(closed: LedgerFactory, content:
         closed.witness.unlink()
     else:
         closed.witness.write_bytes(content)
-    with pytest.raises(LedgerBehind, match="is not there" if content is None else "holds no record of this key"):
+    with pytest.raises(LedgerBehind, match="is not there" if content is None else "has no record of this key"):
         closed.open()
 
 

@@ -529,7 +529,7 @@ def workbook(path: Path, **sheets: Sequence[str]) -> Path:
 def test_a_sheet_of_returns_is_not_passed_over(tmp_path: Path) -> None:
     """Only the first sheet was read: all matched, with exit code 0, beside a sheet of returns."""
     paid, back = [HEADER, "R1,INV-1,12.50,,x6789,Settled"], [HEADER, "R1,INV-1,12.50,,x6789,Returned"]
-    with pytest.raises(FileRefused, match=r"several sheets of payments, 'Paid', 'Returns'; reconcile with each"):
+    with pytest.raises(FileRefused, match=r"several sheets of payments, 'Paid', 'Returns'; reconcile each"):
         read_export(workbook(tmp_path / "e.xlsx", Paid=paid, Returns=back), ExportMap())
     cover = workbook(tmp_path / "e.xlsx", Cover=["Bank of X"], Paid=paid, hidden=back)
     assert [line.status_text for line in read_export(cover, ExportMap()).lines] == ["Settled"]

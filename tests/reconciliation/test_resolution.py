@@ -252,7 +252,7 @@ def test_a_row_that_a_restored_ledger_never_sent_is_not_said_to_have_been_sent(t
 @pytest.mark.parametrize("reference", ["TX\x1b77", "TX\n77", "T" * 129])
 def test_a_reference_is_one_short_line(reference: str) -> None:
     """It comes from a person's keyboard, and goes to results, terminals and the history."""
-    with pytest.raises(WrongUse, match="longer than 128 characters or holds control characters"):
+    with pytest.raises(WrongUse, match="longer than 128 characters or contains control characters"):
         decide(2, "accepted", reference, DOUBTS)
     assert decide(2, "accepted", "T" * 128, DOUBTS).gateway_reference == "T" * 128
 

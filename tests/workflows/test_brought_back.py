@@ -65,7 +65,7 @@ def test_yesterdays_ledger_does_not_pay_again_what_its_results_show(desk: Desk, 
     desk.answer = lambda _: Outcome(state, "told", Answer(200, "1", "told"), bytes_sent=900)
     results = snapshot(desk, kind)
     before = results.read_bytes()
-    with pytest.raises(LedgerBehind, match=rf"tells of 6 {state} rows .* the ledger of 3.*--accept-witness"):
+    with pytest.raises(LedgerBehind, match=rf"shows 6 {state} rows .* the ledger 3.*--accept-witness"):
         desk.submit(desk.folder / "pay.csv", run=RunRequest(results))
     assert results.read_bytes() == before
     assert set(desk.arrived.values()) == {1}
@@ -74,7 +74,7 @@ def test_yesterdays_ledger_does_not_pay_again_what_its_results_show(desk: Desk, 
 def test_numbered_results_show_it_as_well(desk: Desk) -> None:
     """With a file of the same name every day, only the first day's results have the name without a number."""
     results = snapshot(desk, "csv", taken=True)
-    with pytest.raises(LedgerBehind, match=r"results-2\.csv tells of 6 accepted rows"):
+    with pytest.raises(LedgerBehind, match=r"results-2\.csv shows 6 accepted rows"):
         desk.submit(desk.folder / "pay.csv", run=RunRequest(results))
     assert set(desk.arrived.values()) == {1}
 
@@ -88,7 +88,7 @@ def test_a_row_that_was_sent_and_is_in_doubt_is_known_by_its_results(desk: Desk,
     desk.answer = lambda _: Outcome(State.IN_DOUBT, "no answer came", bytes_sent=900)
     desk.submit(path, run=RunRequest(results, Limits(rows_max=1)))
     bring_back(desk)
-    with pytest.raises(LedgerBehind, match=r"tells of row 4 of batch .* as sent, the ledger of no such attempt"):
+    with pytest.raises(LedgerBehind, match=r"shows row 4 of batch .* as sent, the ledger no such attempt"):
         desk.submit(path, run=RunRequest(results))
     assert set(desk.arrived.values()) == {1}
 
@@ -101,7 +101,7 @@ def test_a_row_that_was_sent_is_known_where_no_row_was_ever_answered(desk: Desk)
     keep(desk)
     desk.submit(path, run=RunRequest(results, Limits(rows_max=1)))
     bring_back(desk)
-    with pytest.raises(LedgerBehind, match=r"tells of row 2 of batch .* as sent, the ledger of no such attempt"):
+    with pytest.raises(LedgerBehind, match=r"shows row 2 of batch .* as sent, the ledger no such attempt"):
         desk.submit(path, run=RunRequest(results))
     assert desk.arrived == {"A-1": 1, "A-2": 1}
 
@@ -118,7 +118,7 @@ def test_a_row_that_was_being_sent_is_known_by_its_results(desk: Desk, kind: str
     seen_while_sent(desk, path, batch, results)
     assert told_by(results, batch).counts == {"accepted": 3, "sending": 1, "pending": 2}
     bring_back(desk)
-    with pytest.raises(LedgerBehind, match=r"tells of row 4 of batch .* as sent, the ledger of no such attempt"):
+    with pytest.raises(LedgerBehind, match=r"shows row 4 of batch .* as sent, the ledger no such attempt"):
         desk.submit(path, run=RunRequest(results))
     assert set(desk.arrived.values()) == {1}
     accept_witness(desk.settings.ledger, "ann", "the machine was set back, and nothing later is left")
@@ -178,10 +178,10 @@ def test_results_that_show_more_are_not_replaced(desk: Desk) -> None:
 def test_resume_looks_at_the_results_of_submit_and_the_reverse(desk: Desk) -> None:
     """Those of one have the file's name, those of the other the batch's; they lie in one folder, or beside the file."""
     results = snapshot(desk, "csv")
-    with pytest.raises(LedgerBehind, match=r"pay\.results\.csv tells of 6 accepted rows"):
+    with pytest.raises(LedgerBehind, match=r"pay\.results\.csv shows 6 accepted rows"):
         desk.resume()
     results.rename(desk.folder / f"{batch_of(results)}.results.csv")
-    with pytest.raises(LedgerBehind, match=r"[0-9a-f]{12}\.results\.csv tells of 6 accepted rows"):
+    with pytest.raises(LedgerBehind, match=r"[0-9a-f]{12}\.results\.csv shows 6 accepted rows"):
         desk.submit(desk.folder / "pay.csv", run=RunRequest(results))
     assert set(desk.arrived.values()) == {1}
 
@@ -192,9 +192,9 @@ def test_results_in_another_folder_are_found_by_a_call_that_does_not_name_it(des
     path, results = desk.file("pay.csv", *ROWS), desk.folder / "archive" / name
     results.parent.mkdir()
     pay_and_set_back(desk, path, results)
-    with pytest.raises(LedgerBehind, match=rf"{re.escape(name)} tells of 6 accepted rows"):
+    with pytest.raises(LedgerBehind, match=rf"{re.escape(name)} shows 6 accepted rows"):
         desk.resume()
-    with pytest.raises(LedgerBehind, match=rf"{re.escape(name)} tells of 6 accepted rows"):
+    with pytest.raises(LedgerBehind, match=rf"{re.escape(name)} shows 6 accepted rows"):
         desk.submit(path, run=RunRequest(desk.folder / "pay.results.csv"))
     assert set(desk.arrived.values()) == {1}
 
@@ -206,7 +206,7 @@ def test_results_that_only_a_later_call_named_are_found_as_well(desk: Desk, fold
     archive.parent.mkdir()
     desk.submit(path, run=RunRequest(desk.folder / "pay.results.csv", Limits(rows_max=1)))
     pay_and_set_back(desk, path, archive)
-    with pytest.raises(LedgerBehind, match=r"/friday\.csv tells of 6 accepted rows"):
+    with pytest.raises(LedgerBehind, match=r"/friday\.csv shows 6 accepted rows"):
         desk.resume()
     assert set(desk.arrived.values()) == {1}
 
@@ -221,7 +221,7 @@ def test_results_that_a_spreadsheet_saved_show_it_as_well(desk: Desk) -> None:
     """Someone opened them, sorted them and saved them."""
     results = snapshot(desk, "csv")
     in_the_spreadsheets_own_way(results)
-    with pytest.raises(LedgerBehind, match="tells of 6 accepted rows"):
+    with pytest.raises(LedgerBehind, match="shows 6 accepted rows"):
         desk.submit(desk.folder / "pay.csv", run=RunRequest(results))
     assert set(desk.arrived.values()) == {1}
 
@@ -229,7 +229,7 @@ def test_results_that_a_spreadsheet_saved_show_it_as_well(desk: Desk) -> None:
 def test_resume_does_not_either_and_a_person_continues_from_doubt(desk: Desk) -> None:
     """What the ledger would send is in doubt once a person says that no later ledger is left."""
     snapshot(desk, "csv").rename(desk.folder / "results.csv")
-    with pytest.raises(LedgerBehind, match="tells of 6 accepted rows"):
+    with pytest.raises(LedgerBehind, match="shows 6 accepted rows"):
         desk.resume()
     accept_witness(desk.settings.ledger, "ann", "the machine was set back, and nothing later is left")
     summary = desk.resume()
@@ -269,7 +269,7 @@ def test_resume_knows_the_results_of_a_file_with_any_name(desk: Desk, name: str)
     path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     results = beside(str(path), "results", None)
     pay_and_set_back(desk, path, results)
-    with pytest.raises(LedgerBehind, match=r"tells of 6 accepted rows"):
+    with pytest.raises(LedgerBehind, match=r"shows 6 accepted rows"):
         desk.resume()
     assert set(desk.arrived.values()) == {1}
 
@@ -285,7 +285,7 @@ def test_a_doubt_that_a_person_settles_does_not_hide_a_payment(desk: Desk, kind:
     bring_back(desk)
     with closing(open_ledger(desk.settings.ledger)) as ledger:
         ledger.resolve(batch, [Decision(3, State.ACCEPTED)], "ann", "the portal shows it")
-    with pytest.raises(LedgerBehind, match=r"tells of row 4 of batch .* as answered, the ledger as pending"):
+    with pytest.raises(LedgerBehind, match=r"shows row 4 of batch .* as answered, the ledger as pending"):
         desk.submit(path, run=RunRequest(results))
     assert set(desk.arrived.values()) == {1}
 
@@ -303,7 +303,7 @@ def test_a_doubt_that_was_settled_since_is_not_hidden_by_another(desk: Desk) -> 
             desk.submit(path, run=RunRequest(results, Limits(rows_max=1)))
             assert told_by(results, batch).counts == {"accepted": 2, "in_doubt": 2}
             bring_back(desk)
-    with pytest.raises(LedgerBehind, match=r"tells of row 3 of batch .* as answered, the ledger as in doubt"):
+    with pytest.raises(LedgerBehind, match=r"shows row 3 of batch .* as answered, the ledger as in doubt"):
         desk.submit(path, run=RunRequest(results))
     assert set(desk.arrived.values()) == {1}
 
@@ -323,7 +323,7 @@ def test_results_of_released_rows_are_not_replaced_either(desk: Desk) -> None:
     assert desk.submit(path, run=RunRequest(results)).results == str(results.with_name("pay.results-2.csv"))
     assert results.read_bytes() == before
     desk.limit("")
-    with pytest.raises(LedgerBehind, match=r"tells of 6 accepted rows .* the ledger of 3"):
+    with pytest.raises(LedgerBehind, match=r"shows 6 accepted rows .* the ledger 3"):
         desk.submit(path, run=RunRequest(results), release="limit raised by the board")
     assert set(desk.arrived.values()) == {1}
 
@@ -345,7 +345,7 @@ def test_a_released_row_that_waits_does_not_hide_a_payment(desk: Desk) -> None:
     bring_back(desk)
     with closing(open_ledger(desk.settings.ledger)) as ledger:
         ledger.resolve(batch, [Decision(2, State.ACCEPTED)], "ann", "the portal shows it")
-    with pytest.raises(LedgerBehind, match=r"tells of row 3 of batch .* as answered, the ledger as pending"):
+    with pytest.raises(LedgerBehind, match=r"shows row 3 of batch .* as answered, the ledger as pending"):
         desk.submit(path, run=RunRequest(results))
     assert set(desk.arrived.values()) == {1}
 
@@ -359,7 +359,7 @@ def test_a_row_in_doubt_that_a_person_decided_about_after_the_restore_is_sent(de
     desk.answer = lambda _: IN_DOUBT
     desk.submit(path, run=RunRequest(results))
     bring_back(desk)
-    with pytest.raises(LedgerBehind, match=r"tells of row 2 of batch .* as sent"):
+    with pytest.raises(LedgerBehind, match=r"shows row 2 of batch .* as sent"):
         desk.submit(path, run=RunRequest(results))
     accept_witness(desk.settings.ledger, "ann", "the machine was set back, and nothing later is left")
     with closing(open_ledger(desk.settings.ledger)) as ledger:

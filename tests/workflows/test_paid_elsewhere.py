@@ -68,7 +68,7 @@ def test_results_with_a_number_refuse_the_file_as_well(ledger: Ledger, tmp_path:
     results(tmp_path / "pay.results-2.csv", ledger.find(None).batch, "live")
     refuse_paid_elsewhere(ledger, tmp_path / "pay.results.csv", LIVE)
     results(tmp_path / "pay.results-3.csv", "0123456789ab", "live")
-    with pytest.raises(FileRefused, match=r"results-3\.csv holds the results of batch 0123456789ab"):
+    with pytest.raises(FileRefused, match=r"results-3\.csv has the results of batch 0123456789ab"):
         refuse_paid_elsewhere(ledger, tmp_path / "pay.results.csv", LIVE)
     refuse_paid_elsewhere(ledger, tmp_path / "nowhere" / "pay.results.csv", LIVE)
 
@@ -158,7 +158,7 @@ def test_a_release_looks_at_results_beside_the_file_and_a_repetition_does_not(de
     desk.submit(path)
     desk.limit("100.00")
     foreign = RunRequest(results(desk.folder / "other.results.csv", "0123456789ab", "test"))
-    with pytest.raises(FileRefused, match="holds the results of batch 0123456789ab"):
+    with pytest.raises(FileRefused, match="has the results of batch 0123456789ab"):
         desk.submit(path, release="seen by Kim", run=foreign)
     desk.submit(path, run=foreign)
     assert desk.arrived == {"A-1": 1}

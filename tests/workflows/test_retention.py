@@ -65,7 +65,7 @@ def test_it_is_shown_before_it_is_done(desk: Desk, paid: Path) -> None:
 
 def test_days_come_from_the_option_or_the_setting_and_the_reason_from_a_person(desk: Desk, paid: Path) -> None:
     """A setting names a period and erases nothing: without a reason there is no purge."""
-    with pytest.raises(WrongUse, match="how old"):
+    with pytest.raises(WrongUse, match="specify --older-than"):
         purge(desk, None)
     desk.settings = replace(desk.settings, retention=RetentionSettings(details_days=500))
     assert purge(desk, None).old == []

@@ -297,7 +297,7 @@ class _Tables:
                 continue  # nothing is stated in it yet
             if name not in (*MONEY, *DATES):
                 close = did_you_mean(name, (*MONEY, *DATES))
-                self.problems.append(f"[formats]: {column_name(name)} holds no amounts and no dates{close}")
+                self.problems.append(f"[formats]: {column_name(name)} contains no amounts and no dates{close}")
                 continue
             place = f"[formats.{name}]"
             allowed = ("date",) if name in DATES else _NUMBER_KEYS if name == "amount" else _NUMBER_KEYS[:3]

@@ -42,10 +42,10 @@ _ENOUGH_OF_OURS = 0.5
 _PROOF_ROWS = 3
 """This many different routing numbers with a right check digit are not a coincidence."""
 _MISSING = {
-    "amount": "no column holds the amounts",
-    ROUTING: "no column holds routing numbers: the file can't be paid by ACH as it is",
-    ACCOUNT: "no column holds account numbers: the file can't be paid by ACH as it is",
-    NAME: "no column holds the names of the payees",
+    "amount": "no column has the amounts",
+    ROUTING: "no column has routing numbers: the file can't be paid by ACH as it is",
+    ACCOUNT: "no column has account numbers: the file can't be paid by ACH as it is",
+    NAME: "no column has the names of the payees",
 }
 
 
@@ -268,7 +268,7 @@ class _Proposer:
         if found:
             self._asked.add(NAME)
             choices = (*found[:ASKED_MAX], Choice("none of them"))
-            yield Question(NAME, "which column holds the names of the payees?", choices)
+            yield Question(NAME, "which column has the names of the payees?", choices)
 
     def _how_named(self, name: str) -> Question:
         """Ask what the column of names contains: a name does not show it."""

@@ -59,13 +59,13 @@ def open_archive(file: BinaryIO) -> zipfile.ZipFile:
         if name in names:
             raise FileRefused(f"is {what}")
     if any(name.endswith("vbaproject.bin") for name in names):
-        raise FileRefused("holds macros (.xlsm); save it as .xlsx without them")
+        raise FileRefused("contains macros (.xlsm); save it as .xlsx without them")
     if "[content_types].xml" not in names:
-        raise FileRefused("is a zip archive, not an XLSX file")
+        raise FileRefused("is a zip archive, not an XLSX workbook")
     unpacked = sum(entry.file_size for entry in entries)
     packed = sum(entry.compress_size for entry in entries)
     if len(entries) > ENTRIES_MAX:
-        raise FileRefused(f"holds {len(entries)} parts; more than {ENTRIES_MAX} are not read")
+        raise FileRefused(f"contains {len(entries)} parts; more than {ENTRIES_MAX} are not read")
     if unpacked > UNPACKED_BYTES_MAX or (unpacked > UNPACKED_BYTES_FREE and unpacked > RATIO_MAX * packed):
         raise FileRefused(f"unpacks from {packed >> 10} KiB to {unpacked >> 20} MiB; it is not read")
     return archive
@@ -148,7 +148,7 @@ def _small(archive: zipfile.ZipFile, path: str) -> bytes:
     except _BROKEN:
         raise FileRefused("is a broken XLSX") from None
     if len(data) > _SMALL_XML_BYTES_MAX:
-        raise FileRefused(f"holds a part of more than {_SMALL_XML_BYTES_MAX >> 20} MiB; it is not read")
+        raise FileRefused(f"contains a part of more than {_SMALL_XML_BYTES_MAX >> 20} MiB; it is not read")
     refuse_doctype(data)
     return data
 
@@ -270,7 +270,7 @@ def _whole_rows(blocks: Iterable[bytes]) -> Iterator[bytes]:
             yield kept[:cut]
             kept = kept[cut:]
         elif len(kept) > _ROW_BYTES_MAX:
-            raise FileRefused(f"holds a row of more than {_ROW_BYTES_MAX >> 20} MiB; it is not read")
+            raise FileRefused(f"contains a row of more than {_ROW_BYTES_MAX >> 20} MiB; it is not read")
     yield kept
 
 

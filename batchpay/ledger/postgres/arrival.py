@@ -32,7 +32,7 @@ def receive(store: PostgresStore, contents: Contents, who: str, why: str) -> Non
             schema.migrate(transaction, 0)
         elif (found := transaction.one(sql.STANDING_OF_ARRIVING)) is not None:
             if found != (contents.ledger_id, True):
-                raise LedgerNotUsable(f"a ledger is in {store.place.name} already; nothing was moved")
+                raise LedgerNotUsable(f"{store.place.name} already contains a ledger; nothing was moved")
             transaction.connection.execute(sql.EMPTY_LEDGER.encode(), prepare=False)
         _copy_all(transaction, store, contents, who, why)
     with store.transaction() as transaction:
@@ -48,7 +48,7 @@ def begin(store: PostgresStore, contents: Contents) -> None:
         standing = connection.execute(sql.STANDING_OF_ARRIVING).fetchone()
         found = connection.execute(sql.LATEST_EVENT_OF_KIND, (ARRIVED,)).fetchone()
     if standing is None or found is None or standing[0] != contents.ledger_id:
-        raise LedgerNotUsable(f"the ledger that moved to {store.place.name} is not there")
+        raise LedgerNotUsable(f"the ledger that moved to {store.place.name} is missing")
     seq, mac, detail = found
     told = json.loads(detail)
     if (told["number"], told["mac"]) != (contents.number, contents.mac.hex()):

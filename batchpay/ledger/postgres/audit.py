@@ -177,7 +177,7 @@ def _check_payloads(store: PostgresStore, connection: Connection) -> list[str]:
     problems = []
     wrong = (connection.execute(sql.CHUNKS_UNLIKE_ROWS).fetchone() or (0,))[0]
     if wrong:
-        problems.append(f"the ledger is damaged: {wrong} chunks of payloads do not fit their rows")
+        problems.append(f"the ledger is damaged: {wrong} chunks of payloads do not match their rows")
     problems += texts_of_purged(connection, sql)
     lost = (connection.execute(sql.LOST_ROWS).fetchone() or (0,))[0]
     if lost:

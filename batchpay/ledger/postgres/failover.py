@@ -64,7 +64,7 @@ def _problem(
 ) -> LedgerNotUsable | None:
     path = store.witness.path
     if record is None:
-        what = "holds no record of this key" if store.witness.exists() else "is not there"
+        what = "has no record of this key" if store.witness.exists() else "is not there"
         return LedgerBehind(
             f"this machine's witness of the ledger, {path}, {what}, so it can't tell whether the ledger is the latest; "
             f'a machine that never worked with it: batchpay ledger join --reason "…"; else {_WAY_OUT}'

@@ -108,7 +108,7 @@ class PostgresMover(mover.Mover):
     ) -> None:
         found = self._transaction.one(sql.LATEST_ATTEMPTS, (self._batch, [row]))
         if found is None:
-            raise LedgerDamaged(f"the ledger is damaged: row {row} is not there")
+            raise LedgerDamaged(f"the ledger is damaged: row {row} is missing")
         _, attempt, sent_at, finished, *known, reference_known = found
         status, code, message = answer or known
         values = (

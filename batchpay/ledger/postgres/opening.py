@@ -216,7 +216,7 @@ def _store(settings: LedgerSettings, *, read_only: bool) -> PostgresStore:
     place, paths = _place(settings), location(settings)
     if not os.path.lexists(paths.key):
         raise LedgerNotUsable(
-            f"ledger.key_file: {paths.key} is not there; copy it from a machine that works with this ledger"
+            f"ledger.key_file: {paths.key} does not exist; copy it from a machine that works with this ledger"
         )
     store = PostgresStore(place, paths, load_keys(paths.key), read_only=read_only)
     store.mark = _mark(settings, store.keys)

@@ -172,7 +172,7 @@ class PostgresRun:
         for row, outcome in sorted(outcomes, key=lambda one: one[0]):
             known = self._attempts.get(row)
             if known is None:
-                raise LedgerDamaged(f"row {row} has an outcome, and the ledger does not hold it as being sent")
+                raise LedgerDamaged(f"row {row} has an outcome, but the ledger does not show it as being sent")
             attempt, sent_at = known
             state, answer = STATE_CODES[outcome.state], outcome.answer
             texts = map(storable, (answer.response_code, answer.message, answer.gateway_reference, outcome.reason))
@@ -210,7 +210,7 @@ class PostgresRun:
         if error.sqlstate == "BP006":
             failover.follow(self._store)  # which says what is lost
         if error.sqlstate == "BP004":
-            raise LedgerDamaged("a row has an outcome, and the ledger does not hold it as being sent") from None
+            raise LedgerDamaged("a row has an outcome, but the ledger does not show it as being sent") from None
         raise translate(error, self._store.place) from None
 
     def _settle_unknown(self, intents: list[int], number: int, mac: bytes) -> list[int] | None:

@@ -190,7 +190,7 @@ class PostgresStore:
 
     def _take_turn(self) -> None:
         if not self._turn.acquire(timeout=LOCK_WAIT_S):
-            raise LedgerNotUsable("another part of this program keeps the ledger locked")
+            raise LedgerNotUsable("another part of this program has locked the ledger")
 
     @contextmanager
     def alone(self) -> Iterator[None]:

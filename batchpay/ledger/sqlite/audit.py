@@ -182,7 +182,7 @@ def _check_chunks(store: SqliteStore, connection: sqlite3.Connection) -> list[st
     problems = []
     wrong = connection.execute(sql.CHUNKS_UNLIKE_ROWS).fetchone()[0]
     if wrong:
-        fit = counted(wrong, "chunk of payloads does not fit its rows", "chunks of payloads do not fit their rows")
+        fit = counted(wrong, "chunk of payloads does not fit its rows", "chunks of payloads do not match their rows")
         problems.append(f"the ledger is damaged: {fit}")
     problems += texts_of_purged(connection, sql)
     for kind, table in (("bodies", "body"), ("details", "detail")):

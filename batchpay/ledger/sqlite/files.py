@@ -68,7 +68,7 @@ def check_file(path: Path) -> Path:
     if not stat.S_ISREG(status.st_mode):
         raise LedgerNotUsable(f"the ledger {path} is not a regular file")
     if status.st_nlink > 1:
-        raise LedgerNotUsable(f"the ledger {path} has a second name (hard link), which its journal does not know")
+        raise LedgerNotUsable(f"the ledger {path} has a second name (hard link): its journal would be missed")
     check_owner(path, status.st_uid)
     if status.st_mode & 0o077:
         raise LedgerNotUsable(f"the ledger {path} is readable by other users; set its mode to 0600")
@@ -98,7 +98,7 @@ def check_directory(directory: Path) -> None:
     kind = file_system(_mounts(), directory.resolve())
     if kind in _NETWORK or kind.startswith("fuse"):
         raise LedgerNotUsable(
-            f"the ledger's folder {directory} lies on a {kind} file system, whose locks can't be trusted: "
+            f"the ledger's folder {directory} is on a {kind} file system, whose locks can't be trusted: "
             "use a local disk"
         )
 

@@ -188,7 +188,7 @@ def _look_before_creation(place: LedgerPaths, beside_another: str | None) -> Key
     keys = load_keys(place.key) if os.path.lexists(place.key) else None
     if keys is None and os.path.lexists(place.witness):
         raise LedgerNotUsable(
-            f"the witness {place.witness} remembers a ledger, and its key {place.key} is not there: is its disk "
+            f"the witness {place.witness} remembers a ledger, and its key {place.key} does not exist: is its disk "
             "mounted? Without the key nobody can tell what was paid. To start over anyway, move the witness away"
         )
     others = witnesses_of_others(place, keys)

@@ -120,6 +120,6 @@ def _search(path: Path, wanted: Sequence[bytes]) -> int:
             size += len(block)
             read = before + block
             if any(piece in read for piece in wanted):
-                raise LedgerNotUsable(f"{path} still holds what was erased; run batchpay ledger purge again")
+                raise LedgerNotUsable(f"{path} still contains what was erased; run batchpay ledger purge again")
             before = read[-4 * _PIECE_LENGTH :]
     return size

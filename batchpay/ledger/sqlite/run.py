@@ -157,7 +157,7 @@ class SqliteRun:
             proved = dict(outcomes)
             if unknown := proved.keys() - self._sent.keys():
                 row = min(unknown)
-                raise LedgerDamaged(f"row {row} has an outcome, and the ledger does not hold it as being sent")
+                raise LedgerDamaged(f"row {row} has an outcome, but the ledger does not show it as being sent")
             mover.end(proved, self._sent, at)
             granted = mover.grant(mover.grantable(intents) if claimed is None else claimed, at)
             mover.finish()

@@ -198,7 +198,7 @@ class SqliteStore:
         if self._broken:
             raise LedgerNotUsable(self._broken)
         if not self._turn.acquire(timeout=self.wait_s):
-            raise LedgerNotUsable("another part of this program keeps the ledger locked")
+            raise LedgerNotUsable("another part of this program has locked the ledger")
         try:
             self._lock.acquire(self.wait_s)
             try:
@@ -464,7 +464,7 @@ def check_witness(
     path = witness.path
     way_out = 'a named person who knows why may accept it: batchpay ledger check --accept-witness --reason "…"'
     if testimony is None:
-        what = "holds no record of this key" if witness.exists() else "is not there"
+        what = "has no record of this key" if witness.exists() else "is not there"
         return [f"the ledger's witness {path} {what}, so nobody can tell whether the ledger is the latest; {way_out}"]
     if testimony.ledger_id != ledger_id:
         return [f"the witness {path} belongs to another ledger; {way_out}"]
