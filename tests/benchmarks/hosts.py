@@ -122,8 +122,7 @@ class _Batches:
         shutil.copytree(self._folder / f"{kind} kept", place)
         if kind == "PostgreSQL":
             server, name = self._database.server, f"{self._kept}_sent"
-            server.drop(name)
-            server.run(f"CREATE DATABASE {name} TEMPLATE {self._kept}")
+            server.put_back(self._kept, name)
             server.run("VACUUM ANALYZE", name)
             server.run("CHECKPOINT")
             (place / "url").write_text(server.url(name))

@@ -152,8 +152,7 @@ class Site:
         """Yield the machines of a cycle, with a ledger in which the batch is registered and nothing sent."""
         folder = self.folder / f"cycle {number}"
         shutil.copytree(self.template, folder)
-        self.server.drop(_DATABASE)
-        self.server.run(f"CREATE DATABASE {_DATABASE} TEMPLATE {_TEMPLATE} STRATEGY file_copy")
+        self.server.put_back(_TEMPLATE, _DATABASE)
         yield [self.home(folder / name) for name in NAMES]
         shutil.rmtree(folder)
 

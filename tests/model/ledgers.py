@@ -112,8 +112,7 @@ class LedgerDatabase:
         return self._copies[-1]
 
     def bring_back(self, copy: str, *, in_use: bool = False) -> None:
-        self._server.drop(self._name)
-        self._copy(copy, self._name)
+        self._server.put_back(copy, self._name)
 
     @contextmanager
     def edited(self, world: World) -> Iterator[Path | None]:

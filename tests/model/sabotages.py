@@ -498,7 +498,7 @@ DEFECTS = (
                 "ledger/postgres/ledger.py",
                 "        audit.check_batch(self.store, number)\n",
                 "        from batchpay.ledger.postgres import failover\n\n"
-                "        failover.require_whole(self.store, joins=True)\n"
+                "        failover.require_whole(self.store)\n"
                 "        audit.check_batch(self.store, number)\n",
             ),
         ),

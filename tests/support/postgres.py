@@ -31,9 +31,13 @@ _TEMPLATE = "batchpay_template"
 _PREFIX = "batchpay-postgres-"
 _LOCKED_WITHIN_S = 60
 """How long after it was made a folder is certainly locked by whoever made it."""
+_SAME_PLACE = (
+    "UPDATE batchpay.ledger SET place = regexp_replace(place, '^([^/]+/[^/]+)/[0-9]+/',"
+    " '\\1/' || (SELECT oid FROM pg_database WHERE datname = current_database()) || '/')"
+)
 _SETTINGS = {
     "max_connections": "60", "shared_buffers": "16MB", "wal_level": "replica", "max_wal_senders": "2",
-    "autovacuum": "off", "listen_addresses": "127.0.0.1", "max_wal_size": "128MB", "min_wal_size": "32MB",
+    "autovacuum": "off", "listen_addresses": "127.0.0.1, 127.0.0.2", "max_wal_size": "128MB", "min_wal_size": "32MB",
 }  # fmt: skip
 
 
@@ -77,6 +81,12 @@ class Server:
         """Load what pg_dump wrote, as a person would."""
         command = ["psql", "-q", "-v", "ON_ERROR_STOP=1", self.owner_url(database)]
         subprocess.run(command, input=dump, text=True, check=True, stdout=subprocess.DEVNULL)
+
+    def put_back(self, copy: str, database: str) -> None:
+        """Put a copy in a database's place as a snapshot of the server's files would be: nothing shows that it is."""
+        self.drop(database)
+        self.run(f"CREATE DATABASE {database} TEMPLATE {copy} STRATEGY file_copy")
+        self.run(_SAME_PLACE, database)
 
     def drop(self, database: str) -> None:
         """Remove a database, whoever is connected to it."""
@@ -219,12 +229,14 @@ class Cluster:
         with (self.data / "postgresql.conf").open("a") as file:
             file.writelines([*lines, f"port = {self.port}\n", f"unix_socket_directories = '{self._folder}'\n"])
 
-    def copy(self, name: str, *, base_backup: bool = False) -> Cluster:
+    def copy(self, name: str, *, base_backup: bool = False, in_place: bool = False) -> Cluster:
         """Copy this server's files; another server can be started on them, in the state of that time.
 
-        A base backup is taken from the server while it runs; for a plain copy it must be stopped.
+        A base backup is taken from the server while it runs; for a plain copy it must be stopped. Where the copy takes
+        its place, it has the same address.
         """
         made = Cluster(self._programs, self._folder / name, self._settings)
+        made.port = self.port if in_place else made.port
         made._folder.mkdir()
         if os.geteuid() == 0:
             shutil.chown(made._folder, "nobody", "nogroup")

@@ -27,7 +27,7 @@ CREATE TABLE batchpay.ledger (
     number bigint NOT NULL,
     mac bytea NOT NULL CHECK (length(mac) = 32),
     registrations bigint NOT NULL DEFAULT 0,
-    place text NOT NULL, -- the server and its timeline on which every machine knows that nothing is lost
+    place text NOT NULL, -- server, timeline, database, table, and each address where a person accepted it, a line each
     epoch integer NOT NULL DEFAULT 1, -- restores that a person accepted, and one
     behind text, -- a machine that knows events which are not here: nobody sends before a person has said so
     has_older_digests boolean NOT NULL DEFAULT false, -- payments that came from a ledger of before version 3

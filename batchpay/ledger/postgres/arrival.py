@@ -73,7 +73,7 @@ def _copy_all(transaction: PostgresTransaction, store: PostgresStore, contents: 
     event = (now_ms(), None, ARRIVED, who, why, event_text(arrived))
     mac = chained_mac(keys, head[1], 0, contents.number + 1, event)
     _copy(transaction, "event", columns, [(0, contents.number + 1, *event, mac)])
-    values = (contents.ledger_id, keys.key_id, contents.number + 1, mac, store.where)
+    values = (contents.ledger_id, keys.key_id, contents.number + 1, mac, failover.place(store, transaction.connection))
     transaction.execute(sql.ADD_ARRIVING, (version, *values, contents.registrations, contents.has_older_digests))
     _copy(
         transaction, "batch", "id, name, digest, file, origin, columns, options, registered_at, again_reason,"

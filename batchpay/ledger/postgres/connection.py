@@ -132,7 +132,7 @@ class Notices:
 def connect(place: Place, *, writes: bool = False) -> tuple[psycopg.Connection[Any], str]:
     """Open a connection on which every statement is its own transaction, and refuse a server that can't be trusted.
 
-    Also returns where the server is: the name of its files, and the timeline that it writes.
+    Also returns where the ledger is, as the server tells it (statements._WHERE).
     """
     # A pooler takes no session options, and prepares nothing: transactions bring their own (sql.BEGIN_POOLED).
     options: dict[str, Any] = {} if place.is_pooled else {"options": _OPTIONS + (_WRITER_OPTIONS if writes else "")}
@@ -161,6 +161,16 @@ def connect(place: Place, *, writes: bool = False) -> tuple[psycopg.Connection[A
         connection.close()
         raise
     return connection, where
+
+
+def route_of(connection: psycopg.Connection[Any], machine: str) -> str:
+    """Return where a connection leads to, as seen from here: two servers may each think that they have one address.
+
+    A loopback address and a socket are those of one machine, whose mark is added.
+    """
+    info = connection.info
+    address = info.hostaddr or info.host
+    return f"{address}:{info.port}" + (f"@{machine}" if machine and _is_local(address) else "")
 
 
 _NOT_CONNECTED = {

@@ -1,16 +1,14 @@
-"""Whether the server is one where nothing of the ledger is lost: after a promotion, a restore, a copy.
+"""Whether a ledger is the one that this machine knows, where it was: after a promotion, a restore, a copy, a move.
 
-The ledger records where it is complete: the name of a server's files, and the timeline that it writes, which a
-promotion and a restore to a point in time start anew. Found anywhere else, it sends nothing until every machine that
-works with it has compared it with its own witness: a witness knows whatever its machine ever committed, so when all
-agree nothing is lost. They do so with whatever command they run next, and in the middle of a run. A witness that does
-not agree marks the ledger as behind, and every machine stops at its next commit. From then on, and if a machine is
-gone, a person decides.
+A ledger records where it is in force: the server's files and the timeline that it writes, the database, its own table
+(all of which a copy, a dump or a promotion makes anew), and the addresses at which it was accepted, since a copy of the
+server's files differs in nothing else. Found anywhere else, it sends nothing until a named person has accepted it. A
+machine whose witness knows an event that is missing marks the ledger as behind, and every machine stops at its next
+commit: then a person decides as well.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 from contextlib import closing
@@ -18,24 +16,24 @@ from contextlib import closing
 from batchpay.errors import LedgerBehind, LedgerNotUsable, LedgerOnAnotherMachine, WrongUse
 from batchpay.ledger.decisions import LEDGER_ACCEPTED, require_named
 from batchpay.ledger.postgres import statements as sql
-from batchpay.ledger.postgres.connection import LedgerUnreachable
 from batchpay.ledger.postgres.store import Connection, PostgresStore, PostgresTransaction
-from batchpay.ledger.records import ARRIVED, MACHINE_ACCEPTED, WITNESS_ACCEPTED
+from batchpay.ledger.records import MACHINE_ACCEPTED
 from batchpay.ledger.witness import WitnessRecord
 
-CREATED, JOINED, CONFIRMED = "created", "joined", "confirmed"
-"""Kinds of events in which a machine says that all it knows of is there."""
-_OF_MACHINES = [CREATED, ARRIVED, JOINED, CONFIRMED, WITNESS_ACCEPTED, MACHINE_ACCEPTED]
-_BY_ITSELF = "batchpay"
+CREATED, JOINED = "created", "joined"
 _WAY_OUT = 'a named person who knows why may accept it: batchpay ledger check --accept-witness --reason "…"'
 
 
-class LedgerElsewhere(LedgerBehind):
-    """The database is on a different server than before."""
+class OlderThanWitness(LedgerBehind):
+    """The machine knows of events that the ledger has lost."""
 
 
-class LedgerUnconfirmed(LedgerUnreachable):
-    """The database moved, and not every machine has confirmed yet that nothing is lost: it may continue later."""
+class LedgerCopied(LedgerBehind):
+    """The ledger is in other tables than before: a copy of it, or what was loaded from a dump."""
+
+
+class LedgerMoved(LedgerBehind):
+    """The ledger's server has another address than before, or a standby took over."""
 
 
 def new_host(mark: str | None) -> str:
@@ -50,8 +48,29 @@ def is_copy(store: PostgresStore, record: WitnessRecord) -> bool:
 
 
 def of_machine(store: PostgresStore) -> dict[str, str | None]:
-    """Return what an event of `_OF_MACHINES` says of this machine."""
-    return {"host": store.host, "name": os.uname().nodename, "place": store.where}
+    """Return what an event says of the machine that wrote it, and of where the ledger was."""
+    return {"host": store.host, "name": os.uname().nodename, "place": " ".join(_here(store)[::2])}
+
+
+def place(store: PostgresStore, connection: Connection, known: str = "") -> str:
+    """Write down that the ledger is in force here: where, then each address on a line; `known` is what was before.
+
+    The address at which an owner reaches the server need not be batchpay's own: the first one that writes adds that.
+    """
+    (store.where,) = connection.execute(sql.WHERE).fetchone() or (None,)  # its tables may be new
+    core, _, address = _here(store)
+    before, *addresses = known.split("\n")
+    kept = addresses if before == core else []
+    new = [] if address in kept or store.place.name != store.paths.url else [address]
+    return "\n".join([core, *kept, *new])
+
+
+def _here(store: PostgresStore) -> tuple[str, str, str]:
+    """Return server with timeline, database and table; the same without the timeline; and the address."""
+    core, _, address = (store.where or "").partition(" ")
+    server, _, tables = core.partition("/")
+    seen = store.route if store.route.partition("@")[0] == address else f"{address} by {store.route}"
+    return core, f"{server}/{tables.partition('/')[2]}", seen
 
 
 def problem(store: PostgresStore, connection: Connection, record: WitnessRecord | None) -> LedgerNotUsable | None:
@@ -77,9 +96,9 @@ def _problem(
             "identity (ledger.machine, else /etc/machine-id) has changed; nothing was sent now; to work with the "
             'ledger here: batchpay ledger join --reason "…"'
         )
-    place, epoch, behind = standing
+    known, epoch, behind = standing
     if _knows_more(connection, record, epoch):
-        return LedgerBehind(
+        return OlderThanWitness(
             f"the ledger is older than this machine's witness {path}: most likely the database was brought back from a "
             f"backup, or a standby took over too late, and it does not know what was sent since; nothing was sent now; "
             f"{_WAY_OUT}"
@@ -89,20 +108,30 @@ def _problem(
             f"the ledger is older than what the machine {behind} knows of it: most likely the database was brought "
             f"back from a backup, or a standby took over too late; nothing was sent now; {_WAY_OUT}"
         )
-    if place == store.where:
-        return None
-    if _server(place) != _server(store.where):
-        return LedgerElsewhere(
-            "the ledger lies in another server than before: a copy of it was loaded there, and the first may have gone "
-            "on; nothing was sent now; if it is off, and nothing is lost: batchpay ledger check --accept-machine "
-            f'--reason "…"; else {_WAY_OUT}'
+    return _elsewhere(store, known)
+
+
+def _elsewhere(store: PostgresStore, known: str) -> LedgerNotUsable | None:
+    core, *addresses = known.split("\n")
+    here, tables, address = _here(store)
+    server, _, of_server = core.partition("/")
+    if f"{server}/{of_server.partition('/')[2]}" != tables:
+        return LedgerCopied(
+            "the ledger is in another database or other tables than before: it was copied, or loaded from a dump, and "
+            f"the first may have gone on; nothing was sent now; {_WAY_OUT}"
         )
-    missing = _missing(connection, store.where)
-    return LedgerUnconfirmed(
-        "a standby took over, or the database was brought back; before anything is sent every machine looks whether "
-        "anything is lost, by any command such as batchpay status; these have not yet: "
-        f"{', '.join(sorted(missing.values()))}; nothing was sent now; where one is gone for good, and nothing is "
-        'lost: batchpay ledger check --accept-machine --reason "…"'
+    if here != core:
+        what = "a standby took over, or the database was brought back from a backup"
+    elif addresses and address not in addresses:
+        what = (
+            f"the ledger's server has another address ({address}) than before ({', '.join(addresses)}): its files may "
+            "have been copied"
+        )
+    else:
+        return None
+    return LedgerMoved(
+        f"{what}; nothing was sent now; if the first is off, and nothing is lost: batchpay ledger check "
+        f'--accept-machine --reason "…"; else {_WAY_OUT}'
     )
 
 
@@ -114,35 +143,31 @@ def begin_whole(store: PostgresStore) -> PostgresTransaction:
     """
     transaction = PostgresTransaction(store)
     record = _witnessed(store)
-    found, is_listed, epoch = _look(store, transaction.connection, record, joins=True)
-    if found is None and is_listed:
-        store.epoch = epoch
+    standing = _standing(transaction.connection)
+    found = _problem(store, transaction.connection, record, standing)
+    if found is None:
+        store.epoch = standing[1]
+        transaction.replaces_witness = record is not None and record.epoch != store.epoch
+        if "\n" not in standing[0]:
+            transaction.execute(sql.SET_PLACE, (place(store, transaction.connection, standing[0]),))
         return transaction
     transaction.connection.execute(sql.ROLLBACK)
-    require_whole(store, joins=True)
-    transaction = PostgresTransaction(store)
-    found = problem(store, transaction.connection, store.witness.read())
-    if found is not None:
-        raise found
-    return transaction
+    raise _told(store, record, found)
 
 
-def require_whole(store: PostgresStore, *, joins: bool) -> None:
-    """Tell the other machines what this one knows, then raise LedgerNotUsable unless nothing is lost.
-
-    `joins` is set by a caller that is about to write: from then on the others wait for this machine.
-    """
+def require_whole(store: PostgresStore) -> None:
+    """Raise LedgerNotUsable unless nothing is lost; tell the other machines of what this one knows to be missing."""
     record = _witnessed(store)
     with store.reading() as connection:
-        found, is_listed, epoch = _look(store, connection, record, joins=joins)
-    knows = record is not None and record.ledger_id == store.ledger_id and not is_copy(store, record)
-    if record is not None and knows and (found is not None or not is_listed):
-        _tell(store, record)
-        with store.reading() as connection:
-            found = problem(store, connection, store.witness.read())
+        standing = _standing(connection)
+        found = _problem(store, connection, record, standing)
+        last = connection.execute(sql.LAST_EVENT, binary=True).fetchone()
     if found is not None:
-        raise found
-    store.epoch = epoch
+        raise _told(store, record, found)
+    store.epoch = standing[1]
+    if record is not None and last is not None and (store.epoch, last[0]) > (record.epoch or 0, record.number):
+        # What it knew of before a restore was accepted may have higher numbers than all that came since.
+        store.note(last[0], last[2], replaces=record.epoch != store.epoch)
 
 
 def _witnessed(store: PostgresStore) -> WitnessRecord | None:
@@ -150,40 +175,24 @@ def _witnessed(store: PostgresStore) -> WitnessRecord | None:
     return store.witness.read()
 
 
-def _look(
-    store: PostgresStore, connection: Connection, record: WitnessRecord | None, *, joins: bool
-) -> tuple[LedgerNotUsable | None, bool, int]:
-    """Return why nothing can be sent, whether the others know of this machine, and the ledger's epoch."""
-    standing = _standing(connection)
-    epoch = standing[1]
-    is_listed = record is not None and record.epoch == epoch and (not joins or store.host in _machines(connection))
-    return _problem(store, connection, record, standing), is_listed, epoch
-
-
 def follow(store: PostgresStore) -> None:
-    """Let a store that is in use continue with the server that took over; raises LedgerNotUsable."""
+    """Let a store that is in use go on at another address of the ledger; raises LedgerNotUsable."""
     with closing(store.beside()) as own:
-        require_whole(own, joins=True)
+        require_whole(own)
 
 
-def _tell(store: PostgresStore, record: WitnessRecord) -> None:
-    """Record in the ledger what this machine knows: that events are missing, or that all are there."""
-    with closing(store.beside()) as own, own.transaction() as transaction:
-        transaction.registrations()  # which locks the ledger: machines check one after another
-        place, epoch, behind = _standing(transaction.connection)
-        own.epoch = epoch
-        if _knows_more(transaction.connection, record, epoch):
-            transaction.execute(sql.SET_BEHIND, (os.uname().nodename,))
-        elif behind is None and _server(place) == _server(own.where):
-            if _machines(transaction.connection).get(own.host, ("", ""))[1] != own.where:
-                transaction.event(CONFIRMED, None, _BY_ITSELF, None, of_machine(own))
-                transaction.replaces_witness = record.epoch != epoch
-            if not _missing(transaction.connection, own.where):
-                transaction.execute(sql.SET_PLACE, (own.where,))
+def _told(store: PostgresStore, record: WitnessRecord | None, found: LedgerNotUsable) -> LedgerNotUsable:
+    """Return what was found; mark the ledger as behind if this machine alone may know of events that it has lost."""
+    if isinstance(found, OlderThanWitness):
+        with closing(store.beside()) as own, own.transaction() as transaction:
+            transaction.registrations()  # which locks the ledger: a person may have accepted it meanwhile
+            if _knows_more(transaction.connection, record, _standing(transaction.connection)[1]):
+                transaction.execute(sql.SET_BEHIND, (os.uname().nodename,))
+    return found
 
 
 def accept_machine(store: PostgresStore, who: str, why: str) -> None:
-    """See batchpay.ledger.open: machines that have not checked are no longer waited for, until they come back."""
+    """See batchpay.ledger.open."""
     require_named(LEDGER_ACCEPTED, who, why)
     record = store.witness.read()
     with store.transaction() as transaction:
@@ -191,20 +200,23 @@ def accept_machine(store: PostgresStore, who: str, why: str) -> None:
         found = problem(store, transaction.connection, record)
         if found is None:
             raise WrongUse("the ledger is where it was before; there is nothing to accept")
-        if not isinstance(found, LedgerElsewhere | LedgerUnconfirmed):
+        if not isinstance(found, LedgerMoved):
             raise found
+        known, epoch, _ = _standing(transaction.connection)
+        store.epoch = epoch
         transaction.event(MACHINE_ACCEPTED, None, who, why, of_machine(store))
-        transaction.execute(sql.SET_PLACE, (store.where,))
+        transaction.execute(sql.SET_PLACE, (place(store, transaction.connection, known),))
+
+
+def known_place(connection: Connection) -> str:
+    """Return where the ledger was in force so far."""
+    return _standing(connection)[0]
 
 
 def _standing(connection: Connection) -> tuple[str, int, str | None]:
     found = connection.execute(sql.STANDING_OF_LEDGER).fetchone()
     assert found is not None
     return found[0], found[1], found[2]
-
-
-def _server(place: str | None) -> str:
-    return (place or "").partition("/")[0]
 
 
 def _knows_more(connection: Connection, record: WitnessRecord | None, epoch: int) -> bool:
@@ -219,21 +231,3 @@ def _knows_more(connection: Connection, record: WitnessRecord | None, epoch: int
         if record.epoch != epoch or found is None or found[0] != record.mac:
             return True
     return _knows_more(connection, record.other, epoch)
-
-
-def _machines(connection: Connection) -> dict[str, tuple[str, str]]:
-    """Return the machines that work with the ledger: name, and where each last said that all it knows is there."""
-    machines: dict[str, tuple[str, str]] = {}
-    for kind, detail in connection.execute(sql.OF_MACHINES, (_OF_MACHINES,)):
-        told = json.loads(detail)
-        if "host" not in told:  # from the time when it was one machine's file
-            continue
-        if kind in (WITNESS_ACCEPTED, MACHINE_ACCEPTED):
-            machines = {host: known for host, known in machines.items() if known[1] == told["place"]}
-        machines[told["host"]] = (told["name"], told["place"])
-    return machines
-
-
-def _missing(connection: Connection, where: str | None) -> dict[str, str]:
-    """Return the machines, by name, that have not yet said that all they know is there."""
-    return {host: name for host, (name, place) in _machines(connection).items() if place != where}

@@ -142,7 +142,8 @@ def _write_new(transaction: PostgresTransaction, store: PostgresStore, who: str,
             'batchpay ledger join --reason "…"'
         )
     version = len(schema.scripts())
-    transaction.execute(sql.ADD_LEDGER, (version, store.ledger_id, store.keys.key_id, FIRST_MAC, store.where))
+    where = failover.place(store, transaction.connection)
+    transaction.execute(sql.ADD_LEDGER, (version, store.ledger_id, store.keys.key_id, FIRST_MAC, where))
     transaction.event(failover.CREATED, None, who, beside_another, failover.of_machine(store))
     transaction.replaces_witness = True
 
@@ -275,25 +276,15 @@ def _note_what_is_there(store: PostgresStore) -> None:
     worked with the ledger can't tell whether it is the latest.
     """
     try:
-        failover.require_whole(store, joins=False)
-        _note_latest(store)
+        failover.require_whole(store)
     except LedgerBehind as error:
         store.outdated = once_sent(error) if store.witness.read() else None
     except LedgerNotUsable:
         pass
 
 
-def _note_latest(store: PostgresStore) -> None:
-    record = store.witness.read()
-    with store.reading() as connection:
-        last = connection.execute(sql.LAST_EVENT, binary=True).fetchone()
-    if last is not None and record is not None and (store.epoch, last[0]) > (record.epoch or 0, record.number):
-        store.note(last[0], last[2])
-
-
 def _look_before_writing(store: PostgresStore) -> None:
-    failover.require_whole(store, joins=True)
+    failover.require_whole(store)
     problems = check_at_opening(store)
     if problems:
         raise LedgerDamaged(f"{problems[0]}; nothing was sent (batchpay ledger check says more)")
-    _note_latest(store)

@@ -33,7 +33,8 @@ def accept_witness(store: PostgresStore, who: str, why: str) -> AcceptedWitness:
         for (batch,) in transaction.execute(sql.BATCH_IDS).fetchall():
             marked_in_doubt += doubt(PostgresMover(transaction, batch, "doubted", who, RESTORED_REASON))
         witnessed = record.number if record is not None and of_this_ledger and record.number > last else None
-        (store.epoch,) = transaction.one(sql.ACCEPT_LEDGER, (store.where,)) or (0,)
+        place = failover.place(store, transaction.connection, failover.known_place(transaction.connection))
+        (store.epoch,) = transaction.one(sql.ACCEPT_LEDGER, (place,)) or (0,)
         lost = lost_by_now(transaction, sql, last, at, witnessed)
         detail = {"doubted": marked_in_doubt, **lost, **failover.of_machine(store)}
         transaction.event(WITNESS_ACCEPTED, None, who, why, detail)

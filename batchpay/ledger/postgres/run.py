@@ -240,8 +240,6 @@ class PostgresRun:
             except (psycopg.Error, LedgerUnreachable) as error:
                 if isinstance(error, psycopg.Error) and not (is_unknown(error) or is_retried(error)):
                     raise translate(error, self._store.place) from None
-                if time.monotonic() > until and isinstance(error, failover.LedgerUnconfirmed):
-                    raise
             if time.monotonic() > until:
                 self._store.keep_no_readers()
                 raise LedgerNotUsable(

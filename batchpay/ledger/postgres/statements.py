@@ -25,10 +25,15 @@ BEGIN_POOLED = (
 )
 BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
-# The timeline that is written now: for seconds after a promotion, the control file still names the one before.
+# Server, timeline, database and our table, and the server's address. The timeline that is written now: for seconds
+# after a promotion, the control file still names the one before. A table's number outlives VACUUM FULL and TRUNCATE.
 _WHERE = (
     "(SELECT system_identifier::text FROM pg_catalog.pg_control_system()) || '/' || CASE WHEN pg_is_in_recovery()"
-    " THEN '' ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END"
+    " THEN '' ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END || '/' || (SELECT d.oid::text FROM"
+    " pg_catalog.pg_database d WHERE d.datname = current_database()) || '/' || coalesce((SELECT c.oid::text FROM"
+    " pg_catalog.pg_class c WHERE c.relname = 'ledger' AND c.relnamespace = (SELECT n.oid FROM"
+    " pg_catalog.pg_namespace n WHERE n.nspname = 'batchpay')), '') || ' ' || coalesce(host(inet_server_addr()),"
+    " 'socket') || ':' || current_setting('port')"
 )
 WHERE = f"SELECT {_WHERE}"
 SERVER = (
@@ -95,7 +100,6 @@ _NAMED_EVENT = (
 )
 NAMED_EVENTS = f"{_NAMED_EVENT} WHERE %(batch)s::int IS NULL OR e.batch = %(batch)s ORDER BY e.seq"
 LATEST_EVENT = f"{_NAMED_EVENT} WHERE e.kind = %s AND e.kind <> 'progress' ORDER BY e.seq DESC LIMIT 1"
-OF_MACHINES = "SELECT kind, detail FROM batchpay.event WHERE kind = ANY(%s::text[]) AND kind <> 'progress' ORDER BY seq"
 MAC_OF_EVENT = "SELECT mac FROM batchpay.event WHERE seq = %s"
 MAC_OF_NUMBER = "SELECT mac FROM batchpay.event WHERE chain = 0 AND number = %s"
 LAST_EVENT = "SELECT seq, at, mac FROM batchpay.event ORDER BY seq DESC LIMIT 1"

@@ -30,6 +30,7 @@ from batchpay.ledger.postgres.connection import (
     Place,
     connect,
     is_unknown,
+    route_of,
     translate,
     translated,
 )
@@ -135,7 +136,10 @@ class PostgresStore:
         """Keyed digest of this machine's identity; None if it has none."""
         self.epoch = 1
         self.where: str | None = None
-        """The server and timeline found first; no connection is made to another before `follow` allows it."""
+        """The server, timeline, database, table and address that the server told first; no connection is made to
+        another before `follow` allows it."""
+        self.route = ""
+        """How this machine reaches that address."""
         self.follow: Callable[[], None] | None = None
         self.begun: Callable[[], PostgresTransaction] = lambda: PostgresTransaction(self)
         """Begins a transaction. An opened ledger has one that raises LedgerNotUsable if the database was restored
@@ -169,7 +173,7 @@ class PostgresStore:
             except BaseException:
                 connection.close()
                 raise
-        self.where = where
+        self.where, self.route = where, route_of(connection, self.mark or "")
         return connection
 
     def use_witness(self, path: Path) -> None:

@@ -1,0 +1,104 @@
+"""A ledger that was copied, or loaded again, pays on neither copy before a person has said which one counts."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from batchpay.errors import LedgerBehind
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.open import accept_witness, settle_lost_window
+from batchpay.payment import State
+from tests.ledger.batches import ACCEPTED, columns, register, states
+from tests.ledger.factories import LedgerFactory, PostgresFactory
+from tests.support.postgres import programs_found
+
+
+def send(ledger: Ledger, row: int) -> None:
+    """Send a row of the latest batch."""
+    batch = ledger.find(None)
+    with ledger.lock(batch.digest):
+        run = ledger.start(batch.batch, "ada")
+        assert run.commit([row], []) == {row}
+        run.commit([], [(row, ACCEPTED)])
+        run.finish(None)
+
+
+@pytest.fixture
+def used(ledger_factory: LedgerFactory) -> PostgresFactory:
+    """A closed ledger with three rows to send."""
+    assert isinstance(ledger_factory, PostgresFactory)
+    register(ledger_factory.create(), columns(ledger_factory.open(), [1, 2, 3]))
+    ledger_factory.close()
+    return ledger_factory
+
+
+def dumped(used: PostgresFactory, *options: str) -> bytes:
+    """Return what pg_dump writes of the ledger's database."""
+    command = [f"{programs_found()}/pg_dump", *options, used.server.owner_url(used.database)]
+    return subprocess.run(command, check=True, capture_output=True).stdout
+
+
+def by_template(used: PostgresFactory, name: str) -> None:
+    used.server.run(f"CREATE DATABASE {name} TEMPLATE {used.database} STRATEGY file_copy")
+
+
+def by_dump(used: PostgresFactory, name: str) -> None:
+    used.server.run(f"CREATE DATABASE {name}")
+    used.server.load(dumped(used).decode(), name)
+
+
+@pytest.mark.ledgers("postgres")
+@pytest.mark.parametrize("copy", [by_template, by_dump])
+def test_a_copy_under_another_name_pays_nothing(
+    used: PostgresFactory, copy: Callable[[PostgresFactory, str], None]
+) -> None:
+    """On the same server: whoever went on with it paid again what the first paid, and neither told."""
+    name, first = f"{used.database}_copy", used.settings
+    copy(used, name)
+    used.settings = replace(first, url=used.server.url(name))
+    try:
+        for _ in range(2):
+            with pytest.raises(LedgerBehind, match="other tables than before"):
+                used.open()
+        used.settings = first
+        send(used.open(), 1)
+        used.close()
+        used.settings = replace(first, url=used.server.url(name))
+        with pytest.raises(LedgerBehind, match="older than this machine's"):
+            used.open()
+    finally:
+        used.close()
+        used.server.drop(name)
+
+
+@pytest.mark.ledgers("postgres")
+def test_tables_that_were_restored_in_their_place_pay_nothing(used: PostgresFactory) -> None:
+    """`pg_restore --clean` into the same database: this machine's witness knows nothing newer, another's might."""
+    other = used.on_another_machine(used.folder / "other")
+    other.join()
+    other.close()
+    archive = used.folder / "ledger.dump"
+    archive.write_bytes(dumped(used, "-Fc"))
+    restore = [f"{programs_found()}/pg_restore", "--clean", "-d", used.server.owner_url(used.database), str(archive)]
+    subprocess.run(restore, check=True)
+    for machine in (used, other):
+        with pytest.raises(LedgerBehind, match="other tables than before"):
+            machine.open()
+    assert accept_witness(used.settings, "ada", "restored after the fire").marked_in_doubt == 3
+    settle_lost_window(used.settings, "ada", "nothing was paid since")
+    for machine in (used, other):
+        assert set(states(machine.open(), machine.open().find(None).batch).values()) == {State.IN_DOUBT}
+        machine.close()
+
+
+@pytest.mark.ledgers("postgres")
+def test_tables_that_were_written_anew_are_the_same(used: PostgresFactory) -> None:
+    """A table's number outlives what an administrator does to its files."""
+    used.run("VACUUM FULL batchpay.ledger")
+    used.run("VACUUM FULL batchpay.payment")
+    used.run("ALTER TABLE batchpay.ledger SET TABLESPACE pg_default")
+    send(used.open(), 1)
