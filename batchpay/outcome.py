@@ -10,6 +10,10 @@ from typing import NamedTuple
 
 from batchpay.payment import State
 
+MASK = "****"
+"""Replaces the part of a gateway's reference that must not be kept: what is left proves nothing."""
+CUT = "…"
+"""Ends a text of an answer that was longer than the ledger keeps."""
 _RECOGNIZED = frozenset((State.ACCEPTED, State.DECLINED))
 
 

@@ -86,6 +86,9 @@ class GatewaySettings:
     payment_path: str = _setting("/v2/api/payment.json", "path of a payment (or /v2/api/payment?format=json)")
     resend_after_429: bool = _setting(True, "a payment answered with 429 is pending again")
     resend_after_503: bool = _setting(False, "a payment answered with 503 and Retry-After is pending again")
+    reference_is_unique: bool = _setting(
+        True, "an accepted payment with the reference of another one is in doubt; false where the gateway repeats them"
+    )
     stamp_invoice: bool = _setting(True, "fill a blank invoiceNumber with a short unique reference")
     recurring_agreement: str = _setting(
         "1", 'how recurringAgreementFlag Y is sent: "1" as the number, "Y" as the letter'

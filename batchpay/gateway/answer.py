@@ -20,6 +20,8 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
 
+from batchpay.outcome import MASK
+
 DIGITS_LEAST = 5
 """This many consecutive digits of an account are masked, wherever they appear."""
 _VISIBLE_CHARACTERS = 4
@@ -70,7 +72,7 @@ def _without_digits_of(account: str, text: str) -> str:
             at += 1
             continue
         ends_it = digits[at : at + length].endswith(account[-_VISIBLE_CHARACTERS:])
-        parts += [text[written : places[at]], "****", account[-_VISIBLE_CHARACTERS:] if ends_it else ""]
+        parts += [text[written : places[at]], MASK, account[-_VISIBLE_CHARACTERS:] if ends_it else ""]
         at += length
         written = places[at - 1] + 1
     return "".join([*parts, text[written:]])
@@ -83,7 +85,7 @@ def _bare(text: str) -> str:
 def _without(secret: str, text: str) -> str:
     """Mask a whole secret, even if there are separators between its characters."""
     pattern = rf"(?:{_BETWEEN.pattern})?".join(map(re.escape, _bare(secret)))
-    return re.sub(pattern, "****" + secret[-_VISIBLE_CHARACTERS:], text, flags=re.IGNORECASE)
+    return re.sub(pattern, MASK + secret[-_VISIBLE_CHARACTERS:], text, flags=re.IGNORECASE)
 
 
 DEPTH_MAX = 32

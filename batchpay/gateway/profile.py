@@ -52,7 +52,7 @@ from batchpay.gateway.answer import (
     status_against,
 )
 from batchpay.gateway.pace import read_pace
-from batchpay.outcome import Answer, Outcome, Pace
+from batchpay.outcome import CUT, Answer, Outcome, Pace
 from batchpay.payment import State
 from batchpay.settings import GatewaySettings
 
@@ -374,7 +374,7 @@ def defused(text: str | None, characters_max: int, secrets: Secrets) -> str | No
     if not text.isprintable():
         text = "".join(character if character.isprintable() else " " for character in text)
     line = " ".join(text.split())
-    return (line if len(line) <= characters_max else line[: characters_max - 1] + "…") or None
+    return (line if len(line) <= characters_max else line[: characters_max - 1] + CUT) or None
 
 
 def _words(name: str, value: Any, *, may_be_empty: bool = False) -> list[str]:

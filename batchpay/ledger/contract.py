@@ -72,6 +72,9 @@ class Run(Protocol):
     late: Sequence[str]
     """Answers found at the start, in words, that contradict the ledger: their rows have moved on without them."""
 
+    repeated: int
+    """Rows that this run's answers accepted, and that are in doubt since another row has their reference."""
+
     def claim(self, limit: int) -> list[PendingPayment]:
         """Take the next pending rows in file order that this run has not claimed yet, at most `limit`.
 
@@ -244,11 +247,13 @@ class Ledger(Protocol):
         *,
         results: str | None = None,
         api_id: str | None = None,
+        reference_is_unique: bool = False,
     ) -> Run:
         """Begin a run on a held batch: merge the spill file, mark rows that dead runs left in `sending` in doubt.
 
         `why` is recorded if a person had to say it. `results` is where it will write them, `api_id` says from which
-        account at the gateway it pays.
+        account at the gateway it pays. With `reference_is_unique`, an accepted row becomes in doubt if another row of
+        the environment has its reference, also one whose answer is merged.
         """
 
     def results_of_runs(self, batch: str) -> set[str]:

@@ -48,6 +48,7 @@ class Statements(Protocol):
     ROWS_WITHOUT_BILL: str
     BATCH_AS_REGISTERED: str
     REFERENCES: str
+    ROWS_WITH_REFERENCES: str
     REJECTED_ROWS: str
     CLOSE_ROWS: str
     ERASE_BODY: str

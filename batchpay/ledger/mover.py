@@ -7,6 +7,7 @@ transaction.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,42 @@ from batchpay.ledger.database import Transaction
 from batchpay.ledger.event_chain import write_ranges
 from batchpay.ledger.records import TotalsDelta
 from batchpay.ledger.states import OPEN, STATES, require_person
+from batchpay.outcome import CUT, MASK, Outcome
+from batchpay.payment import State
+
+_Others = Mapping[int, tuple[int, int]]
+"""Batch and number of another row with the same reference, by row."""
+
+
+def asked_references(batch: int, outcomes: Mapping[int, Outcome]) -> dict[str, Any]:
+    """Return the parameters of ROWS_WITH_REFERENCES, which looks for other rows with the references of these."""
+    return {"references": json.dumps(_first_rows(outcomes)), "batch": batch}
+
+
+def doubt_repeated(batch: int, outcomes: Mapping[int, Outcome], others: _Others) -> dict[int, Outcome]:
+    """Return outcomes as they may be recorded: an accepted row with the reference of another row is in doubt.
+
+    The other row was looked up, or comes before it in `outcomes`. A row may have the reference that it had before.
+    """
+    first, judged = _first_rows(outcomes), dict(outcomes)
+    for row, outcome in outcomes.items():
+        owner = first.get(outcome.answer.gateway_reference or "", row)
+        where, other = others.get(owner, (batch, owner))
+        if outcome.state is State.ACCEPTED and (where, other) != (batch, row):
+            place = "this batch" if where == batch else "another batch"
+            reason = f"accepted, with the reference of row {other} of {place} (gateway.reference_is_unique)"
+            judged[row] = outcome._replace(state=State.IN_DOUBT, reason=reason)
+    return judged
+
+
+def _first_rows(outcomes: Mapping[int, Outcome]) -> dict[str, int]:
+    """Return the first row by reference. One that was masked or cut may be that of several payments."""
+    found: dict[str, int] = {}
+    for row, outcome in outcomes.items():
+        reference = outcome.answer.gateway_reference
+        if reference and MASK not in reference and not reference.endswith(CUT):
+            found.setdefault(reference, row)
+    return found
 
 
 class Mover(ABC):
@@ -59,6 +96,14 @@ class Mover(ABC):
     @abstractmethod
     def _note(self, row: int, state: int, at: int | None, reason: str, reference: str | None) -> None:
         """Record it on one row's latest attempt."""
+
+    def judged(self, outcomes: Mapping[int, Outcome], *, is_unique: bool) -> Mapping[int, Outcome]:
+        """Return outcomes as they may be recorded where a reference is of one row alone."""
+        if not is_unique or not outcomes:
+            return outcomes
+        asked = asked_references(self._batch, outcomes)
+        found = self._transaction.execute(self._transaction.statements.ROWS_WITH_REFERENCES, asked)
+        return doubt_repeated(self._batch, outcomes, {row: (batch, other) for row, batch, other in found})
 
     @abstractmethod
     def rows_in(self, state: int) -> list[int]:

@@ -106,9 +106,10 @@ class StoredLedger(ABC, Generic[_Store, _Run]):
         *,
         results: str | None = None,
         api_id: str | None = None,
+        reference_is_unique: bool = False,
     ) -> _Run:
         noted = noted_at_start(self.store.keys, results, api_id)
-        run = self._begin(self._held_batch(batch), batch, who, why, noted)
+        run = self._begin(self._held_batch(batch), batch, who, why, noted, is_unique=reference_is_unique)
         self._runs.append(run)
         return run
 
@@ -117,7 +118,9 @@ class StoredLedger(ABC, Generic[_Store, _Run]):
         """Hold all batches of a content; see contract.Ledger."""
 
     @abstractmethod
-    def _begin(self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any]) -> _Run:
+    def _begin(
+        self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any], *, is_unique: bool
+    ) -> _Run:
         """Hold a batch against its history and begin a run on it, whose start notes what is to be noted."""
 
     def find_digest(

@@ -164,10 +164,11 @@ def _note_owners(
 
     Return the batches with rows whose reference is masked, and by batch the rows that have a line.
 
-    Where a gateway gave one reference to rows of two batches, the line is compared with the batch being reconciled.
+    Where a gateway gave one reference to several rows, the line is compared with the batch being reconciled, and
+    settles none.
     """
     wanted = _index(lines, "reference")
-    own: set[int] = set()
+    own: defaultdict[int, list[int]] = defaultdict(list)
     masked_in: set[str] = set()
     owners: defaultdict[str, set[int]] = defaultdict(set)
     for name, row, reference in ledger.gateway_references(batch.environment) if wanted else ():
@@ -178,11 +179,11 @@ def _note_owners(
             line.is_owned = True
             owners[name].add(row)
             if name == batch.batch:
-                own.add(line.line)
+                own[line.line].append(row)
             else:
                 line.other_batch = name
     for line in lines:
-        if line.line in own and line.other_batch:
+        if (rows := own.get(line.line)) and (line.other_batch or len(rows) > 1):
             line.other_batch, line.is_shared = "", True
     return masked_in, owners
 

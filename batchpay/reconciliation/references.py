@@ -11,9 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary
-
-MASK = "****"
-"""Replaces the part of a reference that the ledger must not keep."""
+from batchpay.outcome import MASK
 
 
 def key_of(number: str | None) -> str:

@@ -122,11 +122,11 @@ def rows_in_doubt(ledger: Ledger, batch: str, timeout_s: float) -> list[Doubt]:
     return sorted(doubts, key=lambda doubt: (not doubt.money_leaves, doubt.row))
 
 
-def take_over(ledger: Ledger, batch: str, who: str) -> None:
+def take_over(ledger: Ledger, batch: str, who: str, *, reference_is_unique: bool) -> None:
     """Put rows that a killed run left in `sending` in doubt; the caller holds the batch."""
     by_state = ledger.find(batch).by_state  # until it was held, a run may have changed it
     if by_state[State.SENDING].rows:
-        run = ledger.start(batch, who)
+        run = ledger.start(batch, who, reference_is_unique=reference_is_unique)
         run.finish("an earlier run was killed" if by_state[State.PENDING].rows else None)
 
 

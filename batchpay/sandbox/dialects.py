@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -209,7 +209,14 @@ RESULT = Dialect(
     limit_headers=True,
 )
 
-DIALECTS = {dialect.name: dialect for dialect in (ENVELOPE, FLAT, ALWAYS_200, RESULT)}
+SHARED = replace(
+    FLAT,
+    name="shared",
+    summary="as flat, with one reference for eight payments (gateway.reference_is_unique = false)",
+    made=lambda made: {"status": "success", "transactionId": replace(made, number=made.number // 8).reference},
+)
+
+DIALECTS = {dialect.name: dialect for dialect in (ENVELOPE, FLAT, ALWAYS_200, RESULT, SHARED)}
 
 
 def listing() -> str:

@@ -11,9 +11,12 @@ from batchpay.errors import LedgerNotUsable
 from batchpay.ledger.contract import Run
 from batchpay.outcome import Outcome
 from batchpay.sending.limits import StopRequest
+from batchpay.text import row_count
 
 _OUTCOME_WAITS_S = 0.001
 """How long an outcome waits for the next intent: with few workers each row then costs one commit instead of two."""
+_REPEATED_MAX = 2
+"""The run stops at the second row whose reference another row has."""
 _give_way: Callable[[], None] = getattr(os, "sched_yield", lambda: None)
 """Lets threads run that are ready to, and returns immediately if none is."""
 
@@ -42,12 +45,20 @@ _Item = _Intent | tuple[int, Outcome] | None
 class Recorder:
     """Commits what workers pass to it in groups (group commit), in a thread of its own.
 
-    `is_spread` returns whether requests are to leave one after another (spread.py).
+    `is_spread` returns whether requests are to leave one after another (spread.py); `on_repeated` is told how many rows
+    of a group are in doubt since other rows have their references.
     """
 
-    def __init__(self, run: Run, stop: StopRequest, is_spread: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        run: Run,
+        stop: StopRequest,
+        is_spread: Callable[[], bool] = lambda: False,
+        on_repeated: Callable[[int], None] = lambda rows: None,
+    ) -> None:
         self._run = run
         self._stop = stop
+        self._on_repeated = on_repeated
         self._is_spread = is_spread
         self._waiting: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._failed: LedgerNotUsable | None = None
@@ -107,10 +118,18 @@ class Recorder:
         """Commit one group and wake its workers. After a failure nothing more is granted."""
         granted: set[int] = set()
         if self._failed is None and (intents or outcomes):
+            repeated = self._run.repeated
             try:
                 granted = self._run.commit([intent.row for intent in intents], outcomes)
             except Exception as error:
                 self._fail(error)
+            if more := self._run.repeated - repeated:
+                self._on_repeated(more)
+            if self._run.repeated >= _REPEATED_MAX:
+                self._stop.ask(
+                    f"{row_count(self._run.repeated)} accepted with references that other rows have; if the gateway "
+                    "answers with a batch's reference or a constant, set gateway.reference_is_unique = false"
+                )
         if self._failed is not None and outcomes:
             self._spill(outcomes)
         for intent in intents:

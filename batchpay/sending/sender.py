@@ -76,7 +76,7 @@ class Sender:
         self._lock = threading.Lock()
         self._breaker = CircuitBreaker(settings)
         self._spread = Spread(settings.workers)
-        self._recorder = Recorder(run, stop, lambda: self._spread.is_on)
+        self._recorder = Recorder(run, stop, lambda: self._spread.is_on, self._count_repeated)
         self.tally = Tally()
 
     def send_all(
@@ -219,6 +219,11 @@ class Sender:
     def _is_over(self) -> bool:
         """Return whether nothing more may be begun: checked right before each attempt, since a row may have waited."""
         return self._limits.stop_if_too_late(self._stop) or bool(self._stop)
+
+    def _count_repeated(self, rows: int) -> None:
+        with self._lock:
+            self.tally.outcomes[State.ACCEPTED] -= rows
+            self.tally.outcomes[State.IN_DOUBT] += rows
 
     def _judge(self, outcome: Outcome) -> None:
         """Count a row's last outcome, and stop the run if it requires that: canary, circuit breaker, refusals."""

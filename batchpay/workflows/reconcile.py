@@ -79,6 +79,9 @@ def reconcile(
     """Match a batch with an export and write every row and line; `decider` settles rows in doubt that it proves."""
     mapping = load_export_map(request.map_file) if request.map_file else ExportMap()
     export = read_export(request.against, mapping)
+    if not settings.gateway.reference_is_unique:
+        for line in export.lines:
+            line.reference = ""
     with closing(open_ledger(settings.ledger, read_only=decider is None)) as ledger:
         found = ledger.find(reference)
         refuse_own_file(export, found)
@@ -108,7 +111,7 @@ def _settle(
     caution: str | None,
 ) -> tuple[list[FoundDoubt], Matching]:
     """Show every row in doubt that the export has, ask, and settle those whose outcome it shows; return all of them."""
-    take_over(ledger, batch.batch, str(actor))
+    take_over(ledger, batch.batch, str(actor), reference_is_unique=settings.gateway.reference_is_unique)
     batch = ledger.find(batch.batch)  # until it was held, a run may have left rows in doubt
     matching = match(ledger, batch, export.lines, days)
     found = list(found_doubts(ledger, batch, matching, caution))

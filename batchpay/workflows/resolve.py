@@ -107,7 +107,7 @@ def list_in_doubt(reference: str, settings: Settings, actor: Actor, *, sheet: st
         with closing(open_ledger(settings.ledger)) as ledger:
             try:
                 with ledger.lock(found.digest):
-                    take_over(ledger, found.batch, str(actor))
+                    take_over(ledger, found.batch, str(actor), reference_is_unique=settings.gateway.reference_is_unique)
             except BatchHeld:
                 run_under_way = ledger.is_held(found.digest)
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
@@ -135,10 +135,11 @@ def settle(
     with closing(open_ledger(settings.ledger)) as ledger:
         found = ledger.find(reference)
         with ledger.lock(found.digest):
-            take_over(ledger, found.batch, str(actor))
+            take_over(ledger, found.batch, str(actor), reference_is_unique=settings.gateway.reference_is_unique)
             doubts = rows_in_doubt(ledger, found.batch, settings.gateway.timeout)
             proposal, notes = _proposal(chosen, found, {doubt.row: doubt for doubt in doubts})
-            _refuse_known_references(ledger, found, proposal.decisions, chosen)
+            if settings.gateway.reference_is_unique:
+                _refuse_known_references(ledger, found, proposal.decisions, chosen)
             decider.show(proposal)
             if proposal.decisions:
                 _record(ledger, found.batch, proposal, notes, decider, actor, hosts_are_gone=hosts_are_gone)

@@ -131,8 +131,10 @@ def run_batch(
     ahead_days = _clock_ahead_days(ledger, settings, progress)
     with request.owner.running(stop):
         results = None if request.results is None else str(request.results.absolute())
-        api_id = settings.gateway.api_id
-        run = ledger.start(batch.batch, str(actor), request.why, results=results, api_id=api_id)
+        api_id, is_unique = settings.gateway.api_id, settings.gateway.reference_is_unique
+        run = ledger.start(
+            batch.batch, str(actor), request.why, results=results, api_id=api_id, reference_is_unique=is_unique
+        )
         _tell_start(batch, run, progress)
         held_back, found = HeldBack(), None
         midnight = Midnight(request.day if settings.policy.refuses_past_start else None)

@@ -34,6 +34,17 @@ def write(home: Home, lines: list[str], header: str = HEADER, **instead: str) ->
     (home.path / "export.csv").write_text(text, "utf-8")
 
 
+def test_references_prove_nothing_where_a_gateway_repeats_them(home: Home) -> None:
+    """It answers with the id of a batch: lines are matched by invoice number, if a person says so."""
+    with ledger_in(home.path) as ledger:
+        rows = [Planned(1, reference="B1"), Planned(2, State.IN_DOUBT, reference="B1")]
+        batch = add_batch(ledger, rows)
+    write(home, ["B1,INV-1,$12.50,TODAY,x6789,Settled", "B1,INV-2,$12.50,TODAY,x6789,Settled"])
+    assert home.json("reconcile", batch, "--against", "export.csv", *SIGNED)["reconciliation"]["settled"] == []
+    (home.path / "batchpay.toml").write_text("[gateway]\nreference_is_unique = false\n", "utf-8")
+    assert home.json("reconcile", batch, "--against", "export.csv", *SIGNED)["reconciliation"]["settled"] == [2]
+
+
 def test_rows_in_doubt_are_settled_only_when_asked(home: Home) -> None:
     """Without --settle nothing changes; with it what the export has is settled, what it lacks is not."""
     with ledger_in(home.path) as ledger:

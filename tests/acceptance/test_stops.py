@@ -238,3 +238,19 @@ def test_a_ledger_that_fails_in_the_middle_leaves_an_account_of_what_was_sent(
     assert told["accepted"] + told["sending"] + told["pending"] == 400
     assert oracle_home.json("resume")["accepted"] == 400
     assert set(oracle.received().values()) == {1}
+
+
+def test_a_gateway_that_repeats_references_stops_the_run_at_the_second(home: Home) -> None:
+    """Eight payments had one reference, and all were accepted. A person who knows such a gateway says so."""
+    with running_oracle(home.path / "oracle.log", "--one-reference", warm=WARM) as oracle:
+        home.origin = oracle.origin
+        small_file(home.path / "a.csv", 8)
+        done = home.run("submit", "a.csv", "--workers", "1", "--json")
+        told = json.loads(done.stdout)
+        assert (done.returncode, told["accepted"]) == (7, 1)
+        assert told["in_doubt"] in (2, 3), "one more may be on its way when the second is recorded"
+        assert "gateway.reference_is_unique = false" in told["stopped"]
+        assert len(oracle.entries()) == 1 + told["in_doubt"]
+        (home.path / "batchpay.toml").write_text("[gateway]\nreference_is_unique = false\n", "utf-8")
+        assert home.json("resume")["accepted"] == 8 - told["in_doubt"]  # those in doubt are a person's
+        assert (len(oracle.entries()), set(oracle.received().values())) == (8, {1})

@@ -81,7 +81,7 @@ class Quiet:
 class GrantsAtOnce:
     """A run without a ledger: every intent is granted, every outcome forgotten."""
 
-    recovered = 0
+    recovered = repeated = 0
     late: Sequence[str] = ()
 
     def __init__(self, bodies: Sequence[bytes]) -> None:

@@ -361,6 +361,21 @@ def test_answers_that_come_too_late_are_evidence(machines: Machines) -> None:
     assert not list(machines.factory.witness.parent.glob("witness.*.*"))
 
 
+def test_late_answers_with_one_reference_prove_one_row(machines: Machines) -> None:
+    """As in a run: the second row that has it stays in doubt, and a person is told what was said."""
+    dead, rows, run = machines.taken_over(2)
+    run.finish("a test")
+    machines.leave()
+    dead._is_unique = True
+    late = [(row, ACCEPTED) for row in rows]
+    with pytest.raises(LedgerNotUsable):
+        dead.commit([], late)
+    dead.spill(late)
+    dead.close()
+    assert [states(machines.ledger, machines.name)[row] for row in rows] == [State.ACCEPTED, State.IN_DOUBT]
+    assert machines.ledger.check() == []
+
+
 def test_a_row_is_not_sent_again_while_its_machine_may_still_send_it(machines: Machines) -> None:
     """A prototype paid twice by this: the machine slept with a permission, a person sent again, the machine woke up."""
     dead, rows, run = machines.taken_over(3)

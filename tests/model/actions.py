@@ -24,7 +24,7 @@ LOW_CENTS = 10_000
 """The limit of a payment, if one is set."""
 WRONG_CASE = 5
 """The kind of invalid row that `--normalize` repairs without touching its amount: a release can send it."""
-_ANSWERS = ("none", "garbage", "error", "both", "too many", "twice", "success")
+_ANSWERS = ("none", "garbage", "error", "both", "too many", "twice", "success", "repeated")
 SHAPES = ("named", "plain", "invoice", "both", "recurring")
 
 
@@ -226,6 +226,8 @@ def days_pass(world: World, a: int, b: int, c: int) -> None:
 def answers(world: World, a: int, b: int, c: int) -> None:
     """The gateway answers the next payments in some unusual way."""
     world.gateway.answers = [_ANSWERS[a % len(_ANSWERS)]]
+    if world.gateway.answers == ["repeated"]:
+        world.gateway.answers.append("repeated")
     if a % len(_ANSWERS) == _ANSWERS.index("twice"):
         world.gateway.answers.append("none")
     if b % 3 == 0:

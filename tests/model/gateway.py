@@ -44,7 +44,8 @@ class Arrival:
     live: bool
     """Whether it arrived at the live gateway, not at the sandbox."""
     answer: str
-    """What the gateway answered: success, error, both, garbage, too many, none; twice is a success and one more."""
+    """What the gateway answered: success, error, both, garbage, too many, none; twice is a success and one more,
+    repeated a success with the reference of all others of its kind."""
     reference: str = ""
     """The gateway's own id of the payment, which a success reports."""
     void: str = ""
@@ -129,13 +130,14 @@ class Gateway:
             if kind == "payment":
                 answer = self.answers.pop(0) if self.answers else "success"
                 self.odd_answers += answer != "success"
+                reference = "T-ALL" if answer == "repeated" else reference
                 self._note(json.loads(body), headers, answer, live, reference)
         if self.hook is not None:
             self.hook(kind, count)
         if answer == "none":
             return False
         text = json.dumps(_ACCOUNT).encode() if kind == "account" else b""
-        status, text = (200, text) if text else _ANSWERS["success" if answer == "twice" else answer]
+        status, text = (200, text) if text else _ANSWERS["success" if answer in ("twice", "repeated") else answer]
         text = text.replace(b"REF", reference.encode())
         whole = b"HTTP/1.1 %d OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
             status, len(text), text,

@@ -6,7 +6,7 @@ and what the program says of it, in summary, results, rejects and exit code, is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tests.model import clock
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _NOTHING_SENT = (2, 4, 5, 8, 9)
 _STATES = ("rejected", "pending", "sending", "accepted", "declined", "in_doubt")
-_YES = ("success", "twice")
+_YES = ("success", "twice", "repeated")
 
 
 def fail(world: World, text: str) -> None:
@@ -200,6 +200,7 @@ def _results_are_true(world: World, command: Command, batch: Batch, summary: dic
         fail(world, f"rows of the file {sorted(wanted)}, in results and rejects {sorted(states.keys() | numbers)}")
     for number, state in states.items():
         _state_is_true(world, command, batch, number, state)
+    _references_are_of_one_row(world, batch, states)
     batch.states, batch.unheard = {**dict.fromkeys(numbers, "rejected"), **states}, False
     counts = {state: sum(found == state for found in batch.states.values()) for state in _STATES}
     said = {state: summary[state] for state in _STATES}
@@ -247,6 +248,14 @@ def _state_is_true(world: World, command: Command, batch: Batch, number: int, st
         fail(world, f"E{number} is called {state}, and arrived {len(alive)} times")
     if state == "sending":
         fail(world, f"E{number} is left in sending")
+
+
+def _references_are_of_one_row(world: World, batch: Batch, states: Mapping[int, str]) -> None:
+    """Of rows that the gateway answered with one reference, one alone is accepted unless a person said so."""
+    said = [number for number, state in states.items() if state == "accepted" and number not in batch.settled]
+    answers = {number: {one.answer for one in world.gateway.arrivals if one.payment == number} for number in said}
+    if len(repeated := [number for number, found in answers.items() if found == {"repeated"}]) > 1:
+        fail(world, f"E{repeated[0]} and E{repeated[1]} are accepted with one reference")
 
 
 def _code_is_true(world: World, command: Command, done: Done) -> None:

@@ -287,6 +287,22 @@ DEFECTS = (
                 "        elif (word in self.accepted and _holds(members, self.error)) or (",
                 "        elif (word is None) or (",
             ),
+            (
+                "gateway/profile.py",
+                "        elif nodes and (state is _ACCEPTED or",
+                "        elif nodes and (state is None or",
+            ),
+        ),
+    ),
+    Defect(
+        "B9 one reference proves two rows",
+        "make:1:1:0 answers:7:0:0 submit:0:0:0",
+        (
+            (
+                "ledger/mover.py",
+                "        if outcome.state is State.ACCEPTED and (where, other)",
+                "        if outcome.state is None and (where, other)",
+            ),
         ),
     ),
     Defect(

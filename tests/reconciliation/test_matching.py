@@ -44,6 +44,15 @@ def test_a_reference_that_rows_of_two_batches_have(tmp_path: Path, state: State)
             assert line.other_batch == ""
 
 
+def test_a_reference_of_two_rows_settles_none(tmp_path: Path) -> None:
+    """A gateway answered with the reference of an earlier row: by its amount, the line settled the later one."""
+    rows = [Planned(1, reference="R1", amount_cents=999), Planned(2, State.IN_DOUBT, reference="R1")]
+    with ledger_in(tmp_path) as ledger:
+        batch = ledger.find(add_batch(ledger, rows))
+        found = list(found_doubts(ledger, batch, match(ledger, batch, [line_of("R1")], 5)))
+    assert [one.decision for one in found] in ([], [None])
+
+
 def test_a_reference_of_its_own_settles_a_row_in_doubt(tmp_path: Path) -> None:
     """An answer that proved nothing named the payment all the same: its line says what became of it."""
     with ledger_in(tmp_path) as ledger:

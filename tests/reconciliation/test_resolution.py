@@ -209,7 +209,7 @@ def test_a_killed_run_that_left_nothing_to_send_stopped_nothing(tmp_path: Path) 
     with ledger_in(tmp_path) as ledger:
         batch = ledger.find(add_batch(ledger, [Planned(1, State.SENDING)]))
         with ledger.lock(batch.digest):
-            take_over(ledger, batch.batch, "tester")
+            take_over(ledger, batch.batch, "tester", reference_is_unique=True)
         assert ledger.find(batch.batch).stopped is None
 
 
@@ -225,7 +225,7 @@ def test_rows_in_doubt_say_what_to_look_for(tmp_path: Path) -> None:
         batch = ledger.find(add_batch(ledger, rows))
         assert rows_in_doubt(ledger, batch.batch, timeout_s=30.0)[0].why == "no answer was recorded"
         with ledger.lock(batch.digest):
-            take_over(ledger, batch.batch, "tester")
+            take_over(ledger, batch.batch, "tester", reference_is_unique=True)
         found = rows_in_doubt(ledger, batch.batch, timeout_s=30.0)
         assert ledger.find(batch.batch).stopped == "an earlier run was killed"
         finished = {row.row: row.finished_at for row in ledger.rows(batch.batch)}

@@ -12,7 +12,7 @@ from batchpay.payment import Totals
 class PlainRun:
     """See contract.Run."""
 
-    recovered = 0
+    recovered = repeated = 0
     late: Sequence[str] = ()
 
     def __init__(self, rows: int = 0) -> None:

@@ -115,6 +115,7 @@ class _Server:
         self._latency_s = arguments.latency_ms / 1000
         self._silent_every = arguments.silent_every
         self._garbage_every = arguments.garbage_every
+        self._one_reference = arguments.one_reference
         self._count = 0
         self._arrival = asyncio.Event()
         self._open = 0
@@ -143,7 +144,8 @@ class _Server:
                         await reader.read(1)  # until the sender is gone
                     if kind in ("none", "lost", "held"):
                         break
-                    answer = GARBAGE if kind == "garbage" else json.dumps(SUCCESS).encode()
+                    success = {**SUCCESS, "transaction_id": "TX-1"} if self._one_reference else SUCCESS
+                    answer = GARBAGE if kind == "garbage" else json.dumps(success).encode()
                 writer.write(
                     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
                     % (len(answer), answer)
@@ -217,6 +219,7 @@ async def _main() -> None:
     parser.add_argument("--latency-ms", type=float, default=0.0)
     parser.add_argument("--silent-every", type=int, default=0, help="close without an answer after every Nth payment")
     parser.add_argument("--garbage-every", type=int, default=0, help="answer every Nth payment with a page of HTML")
+    parser.add_argument("--one-reference", action="store_true", help="give every payment the same reference")
     arguments = parser.parse_args()
     oracle = _Server(arguments)
     server = await asyncio.start_server(oracle.serve, "127.0.0.1", arguments.port, backlog=512)

@@ -57,7 +57,7 @@ def take_over(transaction: PostgresTransaction, run: int, batch: int, who: str, 
     return len(rows)
 
 
-def hear(transaction: PostgresTransaction, run: int, batch: int, who: str, name: str) -> list[str]:
+def hear(transaction: PostgresTransaction, run: int, batch: int, who: str, name: str, *, is_unique: bool) -> list[str]:
     """Record that a run of this machine which was fenced has ended, with the answers that came too late for it.
 
     They are evidence: a row in doubt to whose very attempt they belong becomes accepted or declined. None becomes
@@ -67,8 +67,9 @@ def hear(transaction: PostgresTransaction, run: int, batch: int, who: str, name:
     spilled = spill_path(transaction.witness, name, run)
     mover, late = PostgresMover(transaction, batch, "heard", who), LateAnswers()
     for found in read_spill(spilled, transaction.keys, name) if spilled.exists() else ():
+        outcome = mover.judged({found.row: found.outcome}, is_unique=is_unique)[found.row]
         try:
-            is_used = mover.end_late(found.row, found.attempt, found.outcome, run)
+            is_used = mover.end_late(found.row, found.attempt, outcome, run)
         except IllegalMove:
             is_used = False
         if not is_used:
@@ -78,7 +79,14 @@ def hear(transaction: PostgresTransaction, run: int, batch: int, who: str, name:
 
 
 def merge_spilled(
-    transaction: PostgresTransaction, batch: int, who: str, name: str, at: int, heard: Collection[int]
+    transaction: PostgresTransaction,
+    batch: int,
+    who: str,
+    name: str,
+    at: int,
+    heard: Collection[int],
+    *,
+    is_unique: bool,
 ) -> list[str]:
     """Merge outcomes that ended runs of this machine have spilled, except those of runs that were already heard.
 
@@ -89,8 +97,9 @@ def merge_spilled(
     late = LateAnswers()
     for path in spill_files(transaction.witness, name):
         for spilled in read_spill(path, transaction.keys, name) if path not in known else ():
+            outcome = merging.judged({spilled.row: spilled.outcome}, is_unique=is_unique)[spilled.row]
             try:
-                merged = merging.end(spilled.row, spilled.attempt, spilled.outcome, at)
+                merged = merging.end(spilled.row, spilled.attempt, outcome, at)
             except IllegalMove:
                 merged = False  # what proves nothing is not merged: the row becomes in doubt like any other
             if not merged:

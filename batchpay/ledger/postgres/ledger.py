@@ -85,9 +85,11 @@ class PostgresLedger(StoredLedger[PostgresStore, PostgresRun]):
             run.age_s < hosts.LEASE_S for run in take_over.runs_elsewhere(self.store, digest)
         )
 
-    def _begin(self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any]) -> PostgresRun:
+    def _begin(
+        self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any], *, is_unique: bool
+    ) -> PostgresRun:
         audit.check_batch(self.store, number)
-        return PostgresRun(self.store, number, name, who, why, noted)
+        return PostgresRun(self.store, number, name, who, why, noted, is_unique=is_unique)
 
     def shared_rate(self, gateway: str) -> SharedPace:
         return SharedPace(self.store, gateway)

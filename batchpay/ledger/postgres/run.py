@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -18,6 +18,7 @@ import psycopg
 
 from batchpay.errors import HeldElsewhere, LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.event_chain import event_text, now_ms, write_ranges
+from batchpay.ledger.mover import asked_references, doubt_repeated
 from batchpay.ledger.postgres import deadline, failover
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.claims import PAUSE_S_MAX, Claims
@@ -41,13 +42,27 @@ class _NotPending(Exception):
     """Not all rows of a group's intents are pending: it is tried again with those that are."""
 
 
+class _Repeated(Exception):
+    """A row of a group has the reference of another row: it is tried again with that row in doubt."""
+
+
 class PostgresRun:
     """See contract.Run. `commit` and `claim` may be called from different threads."""
 
     def __init__(
-        self, store: PostgresStore, batch: int, name: str, who: str, why: str | None, noted: dict[str, Any]
+        self,
+        store: PostgresStore,
+        batch: int,
+        name: str,
+        who: str,
+        why: str | None,
+        noted: dict[str, Any],
+        *,
+        is_unique: bool,
     ) -> None:
         self._store = store
+        self._is_unique = is_unique
+        self.repeated = 0
         self._batch, self._name, self._who = batch, name, who
         self._dead: str | None = None
         self._is_fenced = False
@@ -102,8 +117,10 @@ class PostgresRun:
         heard = [(run, token) for run, token in fenced if token not in ours and self._marks.exists(token)]
         late: list[str] = []
         for run, _ in heard:
-            late += hear(transaction, run, self._batch, self._who, self._name)
-        late += merge_spilled(transaction, self._batch, self._who, self._name, at, {run for run, _ in heard})
+            late += hear(transaction, run, self._batch, self._who, self._name, is_unique=self._is_unique)
+        late += merge_spilled(
+            transaction, self._batch, self._who, self._name, at, {run for run, _ in heard}, is_unique=self._is_unique
+        )
         recovering = PostgresMover(transaction, self._batch, "recovered", self._who, RECOVERED_REASON)
         rows = recovering.move(recovering.rows_in(SENDING), SENDING, IN_DOUBT)
         recovering.note_attempts(rows, IN_DOUBT, RECOVERED_REASON, at=None)
@@ -124,27 +141,43 @@ class PostgresRun:
     def commit(self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]]) -> set[int]:
         self._refuse_if_dead()
         self._store.require_writable()
-        asked = sorted(set(intents))
+        asked, proved = sorted(set(intents)), dict(outcomes)
+        judged: Mapping[int, Outcome] = doubt_repeated(self._batch, proved, {}) if self._is_unique else proved
         try:
             with self._store.alone():
-                while asked or outcomes:
+                while asked or judged:
                     try:
-                        self._commit_group(asked, outcomes)
+                        self._commit_group(asked, judged)
                         break
                     except _NotPending:
                         asked = self._still_pending(asked)
+                    except _Repeated:
+                        judged = self._doubt_repeated(proved)
         except BaseException:
             # Outcomes of this group go to the spill file. A later commit could let a row be sent again, and a spilled
             # outcome of its earlier attempt must never be applied to the new one: so there is no later commit.
             self._die("a commit of this run failed; nothing more is sent by it")
             raise
+        self.repeated += sum(judged[row] is not outcome for row, outcome in proved.items())
         return set(asked)
 
-    def _commit_group(self, intents: list[int], outcomes: Sequence[tuple[int, Outcome]]) -> None:
-        """Commit one group, once, whatever becomes of the connection; raises _NotPending, LedgerNotUsable."""
+    def _doubt_repeated(self, outcomes: Mapping[int, Outcome]) -> Mapping[int, Outcome]:
+        """Put rows in doubt whose references other rows have; raises LedgerDamaged if there are none after all."""
+        asked = asked_references(self._batch, outcomes)
+        with translated(self._store.place):
+            found = self._store.writer.run(sql.ROWS_WITH_REFERENCES, asked).fetchall()
+        if not found:
+            raise LedgerDamaged("the ledger is damaged: a reference is of another row, and of none")
+        return doubt_repeated(self._batch, outcomes, {row: (batch, other) for row, batch, other in found})
+
+    def _commit_group(self, intents: list[int], outcomes: Mapping[int, Outcome]) -> None:
+        """Commit one group, once, whatever becomes of the connection.
+
+        Raises _NotPending, _Repeated, LedgerNotUsable.
+        """
         at, number = now_ms(), self._number + 1
         moved: dict[str, list[int]] = {}
-        for row, outcome in outcomes:
+        for row, outcome in outcomes.items():
             require_outcome("progress", outcome)
             moved.setdefault(outcome.state.value, []).append(row)
         if intents:
@@ -161,15 +194,15 @@ class PostgresRun:
 
         *attempts, seq = self._call(arguments, intents, number, mac)
         self._number, self._mac = number, mac
-        for row, _ in outcomes:
+        for row in outcomes:
             self._attempts.pop(row, None)
         self._attempts.update(zip(intents, ((attempt, at) for attempt in attempts), strict=True))
         self._store.note(seq, mac)
 
-    def _outcome_columns(self, outcomes: Sequence[tuple[int, Outcome]], at: int) -> list[list[Any]]:
+    def _outcome_columns(self, outcomes: Mapping[int, Outcome], at: int) -> list[list[Any]]:
         """Return outcomes by column, in order of their rows, sealed."""
         lines = []
-        for row, outcome in sorted(outcomes, key=lambda one: one[0]):
+        for row, outcome in sorted(outcomes.items(), key=lambda one: one[0]):
             known = self._attempts.get(row)
             if known is None:
                 raise LedgerDamaged(f"row {row} has an outcome, but the ledger does not show it as being sent")
@@ -187,7 +220,7 @@ class PostgresRun:
         while True:
             try:
                 with self._deadline.of(writer.get()):
-                    found = writer.run_group(arguments())
+                    found = writer.run_group(arguments(), is_unique=self._is_unique)
                 if not writer.warned():
                     return found
             except (psycopg.Error, LedgerUnreachable) as error:
@@ -205,6 +238,8 @@ class PostgresRun:
             return
         if error.sqlstate == "BP001":
             raise _NotPending from None
+        if error.sqlstate == "BP007":
+            raise _Repeated from None
         if error.sqlstate == "BP003":
             raise self._taken_over() from None
         if error.sqlstate == "BP006":
@@ -350,7 +385,7 @@ class PostgresRun:
         """Record that this run, which was fenced, sends nothing more, and which answers it has received since."""
         with self._store.transaction() as transaction:
             transaction.execute(sql.LOCK_BATCH, (self._batch,))
-            hear(transaction, self._id, self._batch, self._who, self._name)
+            hear(transaction, self._id, self._batch, self._who, self._name, is_unique=self._is_unique)
         self._marks.remove(self._token)
         with suppress(OSError):
             self._spilled.unlink()

@@ -7,6 +7,8 @@ always parameters; every name includes its schema.
 
 from __future__ import annotations
 
+from functools import cache
+
 from batchpay.ledger.states import ACCEPTED, IN_DOUBT, OPEN, PENDING, REJECTED, SENDING
 from batchpay.payment import SamePayment
 
@@ -226,8 +228,14 @@ COMMIT_GROUP = (
     " %s::int[], %s::text[], %s::text[], %s::text[], %s::text[], %s::bytea[], %s::bigint, %s::bigint, %s::text,"
     " %s::text, %s::bytea)"
 )
-COMMIT_GROUP_HERE = f"SELECT CASE WHEN {_WHERE} = %s THEN {COMMIT_GROUP.removeprefix('SELECT ')} END"
-"""Behind a pooler the server may be a different one than a moment ago."""
+COMMIT_UNIQUE_GROUP = COMMIT_GROUP.replace("commit_group", "commit_unique_group")
+
+
+@cache
+def here(statement: str) -> str:
+    """Return a statement that does nothing on another server: behind a pooler it may be one since a moment ago."""
+    return f"SELECT CASE WHEN {_WHERE} = %s THEN {statement.removeprefix('SELECT ')} END"
+
 
 # The pace that all runs share
 
@@ -340,6 +348,14 @@ REFERENCES = (
     "SELECT a.batch, a.row, a.gateway_reference FROM batchpay.attempt a JOIN batchpay.payment p"
     " ON p.batch = a.batch AND p.row = a.row AND p.attempts = a.attempt WHERE a.gateway_reference IS NOT NULL"
 )
+_ENVIRONMENT = "(SELECT b.environment FROM batchpay.batch b WHERE b.id = {})"
+ROWS_WITH_REFERENCES = (
+    "SELECT m.value::int, o.batch, o.row FROM json_each_text(%(references)s::json) AS m CROSS JOIN LATERAL"
+    " (SELECT a.batch, a.row FROM batchpay.attempt a WHERE a.gateway_reference = m.key"
+    " AND (a.batch, a.row) <> (%(batch)s, m.value::int)"
+    f" AND {_ENVIRONMENT.format('a.batch')} = {_ENVIRONMENT.format('%(batch)s')} LIMIT 1) AS o"
+)
+"""For rows of a batch by reference, batch and number of another row of the environment that has the reference too."""
 
 # Chunks and payloads
 

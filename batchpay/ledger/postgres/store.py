@@ -78,12 +78,13 @@ class Writer:
         self._notices.clear()
         return connection.execute(statement, parameters, binary=True)
 
-    def run_group(self, parameters: Sequence[Any]) -> list[int]:
-        """Commit a group of a run: one statement, one transaction."""
+    def run_group(self, parameters: Sequence[Any], *, is_unique: bool = False) -> list[int]:
+        """Commit a group of a run: one statement, one transaction; with `is_unique`, no reference of another row."""
+        statement = sql.COMMIT_UNIQUE_GROUP if is_unique else sql.COMMIT_GROUP
         if self._pooled is None:
-            found = self.run(sql.COMMIT_GROUP, parameters).fetchone()
+            found = self.run(statement, parameters).fetchone()
         else:
-            found = self.run(sql.COMMIT_GROUP_HERE, (self._pooled(), *parameters)).fetchone()
+            found = self.run(sql.here(statement), (self._pooled(), *parameters)).fetchone()
         if found is None or found[0] is None:
             raise psycopg.OperationalError("another server")
         return list(found[0])

@@ -81,9 +81,11 @@ class SqliteLedger(StoredLedger[SqliteStore, SqliteRun]):
     def is_held(self, digest: bytes) -> bool:
         return self._locks.is_held(digest)
 
-    def _begin(self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any]) -> SqliteRun:
+    def _begin(
+        self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any], *, is_unique: bool
+    ) -> SqliteRun:
         check_batch(self.store, number)
-        return SqliteRun(self.store, number, name, who, why, noted)
+        return SqliteRun(self.store, number, name, who, why, noted, is_unique=is_unique)
 
     def runs(self, batch: str) -> list[HostRun]:
         return []

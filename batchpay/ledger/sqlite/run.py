@@ -33,9 +33,19 @@ class SqliteRun:
     late: Sequence[str]
 
     def __init__(
-        self, store: SqliteStore, batch: int, name: str, who: str, why: str | None, noted: dict[str, Any]
+        self,
+        store: SqliteStore,
+        batch: int,
+        name: str,
+        who: str,
+        why: str | None,
+        noted: dict[str, Any],
+        *,
+        is_unique: bool,
     ) -> None:
         self._store = store
+        self._is_unique = is_unique
+        self.repeated = 0
         self._batch = batch
         self._who = who
         self._token = os.urandom(16)
@@ -97,7 +107,7 @@ class SqliteRun:
         attempt, since, chunk, cents, direction = still
         sent = {spilled.row: (attempt, since, chunk, cents, direction)}
         try:
-            merging.end({spilled.row: spilled.outcome}, sent, at)
+            merging.end(merging.judged({spilled.row: spilled.outcome}, is_unique=self._is_unique), sent, at)
         except IllegalMove:
             return False  # what proves nothing is not merged: the row becomes in doubt like any other found in sending
         return True
@@ -158,9 +168,11 @@ class SqliteRun:
             if unknown := proved.keys() - self._sent.keys():
                 row = min(unknown)
                 raise LedgerDamaged(f"row {row} has an outcome, but the ledger does not show it as being sent")
-            mover.end(proved, self._sent, at)
+            judged = mover.judged(proved, is_unique=self._is_unique)
+            mover.end(judged, self._sent, at)
             granted = mover.grant(mover.grantable(intents) if claimed is None else claimed, at)
             mover.finish()
+        self.repeated += sum(judged[row] is not outcome for row, outcome in proved.items())
         return granted
 
     def spill(self, outcomes: Sequence[tuple[int, Outcome]]) -> None:
