@@ -50,6 +50,9 @@ ANYWHERE = (
 LEDGER_DOORS = (*ANYWHERE, "batchpay.ledger.open")
 """All that other rooms, and their tests, may know of the ledger: which database holds it is its own affair."""
 
+OF_ONE_KIND = ("batchpay.ledger.sqlite", "batchpay.ledger.postgres", "tests.support.postgres")
+"""What a test imports that speaks of a ledger in a file, or of one in a database, alone."""
+
 RIGHT_HALF = ("ledger", "gateway", "sending")
 """What sends imports neither polars nor pandera."""
 
@@ -181,6 +184,63 @@ def test_sql_stands_together_by_name() -> None:
             for node in ast.walk(tree_of(path)):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     assert not statement.match(node.value), f"{path.name}:{node.lineno}"
+
+
+def test_a_test_of_one_kind_of_ledger_says_why() -> None:
+    """Whatever a ledger promises is tested in a file and in a database, or a marker says what only one of them has."""
+    found = list((ROOT / "tests" / "ledger").glob("test_*.py"))
+    assert len(found) > 20
+    for path in found:
+        tree = tree_of(path)
+        functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+        of_one = {
+            name.asname or name.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(OF_ONE_KIND)
+            for name in node.names
+        }
+        of_file = [
+            mark
+            for node in tree.body
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
+            for mark in ledgers_in([node.value])
+        ]
+        for test in functions.values():
+            taken, used = closure_of(test, functions)
+            marks = ledgers_in(test.decorator_list, tree) or of_file
+            is_of_one = len(marks[0].args) == 1 if marks else "ledger_factory" not in taken and used & of_one
+            if test.name.startswith("test_") and is_of_one:
+                assert marks, f"{path.name}: {test.name} runs on one kind of ledger: @pytest.mark.ledgers(..., why=...)"
+                assert [one.arg for one in marks[0].keywords] == ["why"], f"{path.name}: {test.name} does not say why"
+
+
+def closure_of(test: ast.FunctionDef, functions: dict[str, ast.FunctionDef]) -> tuple[set[str], set[str]]:
+    """Collect the fixtures that a test takes, also through those of its file, and every name that these use."""
+    taken, used, open_ones = set[str](), set[str](), [test]
+    while open_ones:
+        one = open_ones.pop()
+        names = {argument.arg for argument in one.args.args} - taken
+        taken |= names | ({"ledger_factory"} if "ledger" in names else set())
+        used |= names | {node.id for part in one.body for node in ast.walk(part) if isinstance(node, ast.Name)}
+        open_ones += [functions[name] for name in names if name in functions]
+    return taken, used
+
+
+def ledgers_in(expressions: list[ast.expr], tree: ast.Module | None = None) -> list[ast.Call]:
+    """Find `pytest.mark.ledgers(...)`, written out or as a name of its file."""
+    named = {
+        target.id: node.value
+        for node in (tree.body if tree else ())
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    written = [named.get(one.id, one) if isinstance(one, ast.Name) else one for one in expressions]
+    return [
+        one
+        for one in written
+        if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr == "ledgers"
+    ]
 
 
 def test_the_core_runs_without_its_add_ons() -> None:

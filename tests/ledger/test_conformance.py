@@ -740,7 +740,7 @@ def test_history_tells_who_did_what(ledger: Ledger) -> None:
     ]
 
 
-@pytest.mark.ledgers("sqlite")
+@pytest.mark.ledgers("sqlite", why="a database is backed up by its own means")
 def test_a_backup_is_a_whole_ledger(ledger_factory: LedgerFactory, tmp_path: Path) -> None:
     """The copy has mode 0600, is never written over another file, and reads back as the same ledger."""
     ledger = ledger_factory.create()

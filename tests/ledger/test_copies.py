@@ -51,7 +51,7 @@ def by_dump(used: PostgresFactory, name: str) -> None:
     used.server.load(dumped(used).decode(), name)
 
 
-@pytest.mark.ledgers("postgres")
+@pytest.mark.ledgers("postgres", why="the server copies and restores it; a file's copies are in test_restoring.py")
 @pytest.mark.parametrize("copy", [by_template, by_dump])
 def test_a_copy_under_another_name_pays_nothing(
     used: PostgresFactory, copy: Callable[[PostgresFactory, str], None]
@@ -75,7 +75,7 @@ def test_a_copy_under_another_name_pays_nothing(
         used.server.drop(name)
 
 
-@pytest.mark.ledgers("postgres")
+@pytest.mark.ledgers("postgres", why="the server copies and restores it; a file's copies are in test_restoring.py")
 def test_tables_that_were_restored_in_their_place_pay_nothing(used: PostgresFactory) -> None:
     """`pg_restore --clean` into the same database: this machine's witness knows nothing newer, another's might."""
     other = used.on_another_machine(used.folder / "other")
@@ -95,7 +95,7 @@ def test_tables_that_were_restored_in_their_place_pay_nothing(used: PostgresFact
         machine.close()
 
 
-@pytest.mark.ledgers("postgres")
+@pytest.mark.ledgers("postgres", why="the server copies and restores it; a file's copies are in test_restoring.py")
 def test_tables_that_were_written_anew_are_the_same(used: PostgresFactory) -> None:
     """A table's number outlives what an administrator does to its files."""
     used.run("VACUUM FULL batchpay.ledger")

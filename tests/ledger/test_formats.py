@@ -23,7 +23,6 @@ from batchpay.ledger.keys import Keys
 from batchpay.ledger.open import location
 from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.spill import Spill, Spilled, read_spill
-from batchpay.ledger.sqlite.opening import APPLICATION_ID
 from batchpay.ledger.states import NEW, STATE_CODES
 from batchpay.ledger.witness import Witness, WitnessRecord
 from batchpay.outcome import Answer, Outcome
@@ -66,7 +65,6 @@ def test_numbers_in_tables() -> None:
     assert (row_id(2, 3), id_range(2)) == (8_589_934_595, (8_589_934_592, 12_884_901_888))
     assert to_ms(datetime(2026, 11, 23, 9, 30, 0, 5_999, tzinfo=UTC)) == 1_795_426_200_005
     assert to_datetime(1_795_426_200_005) == datetime(2026, 11, 23, 9, 30, 0, 5_000, tzinfo=UTC)
-    assert APPLICATION_ID.to_bytes(4) == b"bpay"
     assert DIRECTION_CODES == {"DEBIT": 1, "CREDIT": 2}
     assert (NEW, [STATE_CODES[state] for state in STATE_CODES]) == (0, [2, 3, 4, 5, 6, 7])
 

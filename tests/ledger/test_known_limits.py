@@ -9,6 +9,10 @@ import pytest
 from batchpay.ledger.sqlite.known_limits import FILE_NAME, known_limit, remember_limit
 from batchpay.outcome import Finding
 
+pytestmark = pytest.mark.ledgers(
+    "sqlite", why="the file beside a ledger in a file; a database has a table for it, see test_shared_pace.py"
+)
+
 
 def test_what_was_found_is_kept_for_each_gateway(tmp_path: Path) -> None:
     """Each environment and origin has its own; the latest finding stands; the file is its owner's alone."""

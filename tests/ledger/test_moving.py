@@ -32,7 +32,7 @@ from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns
 from tests.ledger.factories import LedgerFactory
 from tests.support.postgres import Server
 
-pytestmark = pytest.mark.ledgers("sqlite")
+pytestmark = pytest.mark.ledgers("sqlite", why="only a ledger in a file moves, and what it moves to is a database")
 WHY = "a second host, ticket 4711"
 TEST = Environment.TEST
 

@@ -13,6 +13,10 @@ import pytest
 from batchpay.ledger.sqlite import pace_file as module
 from batchpay.ledger.sqlite.pace_file import PaceFile, pace_file
 
+pytestmark = pytest.mark.ledgers(
+    "sqlite", why="the file by which runs of one machine share a rate; a database's twin is in test_shared_pace.py"
+)
+
 
 class Machine:
     """A clock, and runs that share a file."""

@@ -21,7 +21,7 @@ from tests.ledger.batches import ACCEPTED, columns, register, states
 from tests.ledger.factories import LedgerFactory, PostgresFactory
 from tests.support.postgres import PAYER, as_nobody, folder_of_nobody, free_port
 
-pytestmark = pytest.mark.ledgers("postgres")
+pytestmark = pytest.mark.ledgers("postgres", why="nothing stands between a program and its file")
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from tests.ledger.batches import ACCEPTED, columns, register, states
 from tests.ledger.factories import LedgerFactory
 from tests.support.postgres import Cluster, Server, own_cluster
 
+pytestmark = pytest.mark.ledgers("postgres", why="a file has no standby that takes over")
 NAME = "payments"
 
 

@@ -56,7 +56,10 @@ from tests.ledger.factories import LedgerFactory, PostgresFactory
 from tests.ledger.test_postgres_run import until
 from tests.support.postgres import Server, programs_found, reload_setting
 
-pytestmark = pytest.mark.ledgers("postgres")
+pytestmark = pytest.mark.ledgers(
+    "postgres",
+    why="what is asked of a server, a login and an address; a file's questions are in test_refusals.py",
+)
 
 
 @pytest.fixture
@@ -525,7 +528,7 @@ def test_no_account_number_stands_in_the_database(used: PostgresFactory) -> None
     tables = used.run("SELECT table_name FROM information_schema.tables WHERE table_schema = 'batchpay'")
     assert len(tables) > 10
     for (table,) in tables:
-        rows = used.run(f"SELECT t::text FROM batchpay.{table} t")  # noqa: S608 (names of our own tables)
+        rows = used.run(f"SELECT t::text FROM batchpay.{table} t")
         assert not any(CANARY in str(row) or CANARY.encode().hex() in str(row) for row in rows), table
     if os.environ.get("BATCHPAY_TEST_POSTGRES"):
         return  # its files are elsewhere

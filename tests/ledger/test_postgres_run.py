@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import psycopg
 import pytest
 
-from batchpay.errors import BatchHeld, LedgerDamaged, LedgerNotUsable
+from batchpay.errors import BatchHeld, LedgerNotUsable
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import accept_machine, create_ledger
 from batchpay.ledger.postgres import connection, deadline
@@ -30,7 +30,9 @@ from tests.support.cutting_proxy import Cut, CuttingProxy
 from tests.support.ledger_factory import ORIGIN
 from tests.support.postgres import own_cluster
 
-pytestmark = pytest.mark.ledgers("postgres")
+pytestmark = pytest.mark.ledgers(
+    "postgres", why="a file has no connection that can be lost; see test_writing.py and test_processes.py"
+)
 
 
 @pytest.fixture
@@ -698,21 +700,6 @@ def test_a_row_whose_attempt_contradicts_it_is_never_granted(factory: PostgresFa
     assert states(ledger, name)[3] is State.PENDING
     with ledger.lock(ledger.find(name).digest), pytest.raises(LedgerNotUsable, match="its history says otherwise"):
         ledger.start(name, "ben")
-
-
-def test_an_outcome_is_of_a_row_that_this_run_is_sending(factory: PostgresFactory) -> None:
-    """A row that is settled, or sent by another run, keeps what is known of it, whatever this run believes."""
-    ledger = factory.create()
-    name = register(ledger, columns(ledger, [1]))
-    with ledger.lock(ledger.find(name).digest):
-        run = run_of(ledger, name)
-        run.commit([1], [])
-        for other in ("UPDATE batchpay.payment SET state = 7", "UPDATE batchpay.payment SET state = 4, run = 99"):
-            factory.run(other)
-            with pytest.raises(LedgerDamaged, match="does not hold it as being sent"):
-                run.commit([], [(1, ACCEPTED)])
-            run._dead = None
-    assert states(ledger, name) == {1: State.SENDING}
 
 
 def test_a_forked_process_can_not_use_the_connections(ledger: Ledger) -> None:

@@ -15,7 +15,7 @@ from tests.ledger.factories import LedgerFactory, PostgresFactory
 from tests.ledger.test_postgres_run import until, wait_until_commits_wait
 from tests.support.postgres import as_nobody, folder_of_nobody, programs_found
 
-pytestmark = pytest.mark.ledgers("postgres")
+pytestmark = pytest.mark.ledgers("postgres", why="a file has neither logins nor an administrator's settings")
 
 
 @pytest.fixture

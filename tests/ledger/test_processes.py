@@ -22,7 +22,9 @@ from tests.ledger.batches import ACCEPTED, CANARY, columns, register, rejected, 
 from tests.ledger.factories import LedgerFactory
 from tests.support.strace import STRACE, strace
 
-pytestmark = pytest.mark.ledgers("sqlite")
+pytestmark = pytest.mark.ledgers(
+    "sqlite", why="which system calls a file takes, and which locks its processes hold; a server's are its own"
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 ACTOR = [sys.executable, "-m", "tests.ledger.actor"]

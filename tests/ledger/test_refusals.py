@@ -32,7 +32,9 @@ from batchpay.payment import State
 from tests.ledger.batches import columns, register
 from tests.ledger.factories import LedgerFactory
 
-pytestmark = pytest.mark.ledgers("sqlite")
+pytestmark = pytest.mark.ledgers(
+    "sqlite", why="a file's place, rights and neighbors; a server's are in test_postgres_opening.py"
+)
 
 
 @pytest.fixture

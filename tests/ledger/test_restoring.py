@@ -38,7 +38,10 @@ from batchpay.workflows.run import RunRequest, run_batch
 from tests.ledger.batches import ACCEPTED, columns, register, rejected
 from tests.ledger.factories import LedgerFactory
 
-pytestmark = pytest.mark.ledgers("sqlite")
+pytestmark = pytest.mark.ledgers(
+    "sqlite",
+    why="how a file is copied and put back; a database's copies are in test_postgres_opening.py",
+)
 
 _ACTOR = Actor("ada", "test")
 

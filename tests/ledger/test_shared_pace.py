@@ -136,7 +136,7 @@ def test_two_runs_together_keep_the_rate_and_use_it(world: World) -> None:
     assert sum(end - 4 <= each < end for each in leased) >= 0.98 * 50 * 4
 
 
-@pytest.mark.ledgers("postgres")
+@pytest.mark.ledgers("postgres", why="a database's clock and connection; the file's are in test_pace_file.py")
 def test_a_slow_answer_tells_as_exactly_as_a_quick_one_when_its_slots_are(world: World) -> None:
     """A database that took 0.1 s to answer moved a run's slots by up to 0.05 s, to where others had theirs.
 
@@ -155,7 +155,7 @@ def test_a_slow_answer_tells_as_exactly_as_a_quick_one_when_its_slots_are(world:
     assert max(bisect_left(leased, at + 1) - number for number, at in enumerate(leased)) <= 201
 
 
-@pytest.mark.ledgers("postgres")
+@pytest.mark.ledgers("postgres", why="a database's clock and connection; the file's are in test_pace_file.py")
 def test_a_clock_that_was_set_is_believed_from_then_on(world: World) -> None:
     """What was known of the server's clock would place its slots elsewhere; another server has another clock too."""
     one, other = world.run(), world.run()
@@ -233,7 +233,7 @@ def test_slow_runs_know_of_each_other_between_their_moments(world: World) -> Non
     assert min(later - earlier for earlier, later in pairwise(leased)) >= 5
 
 
-@pytest.mark.ledgers("postgres")
+@pytest.mark.ledgers("postgres", why="a database's clock and connection; the file's are in test_pace_file.py")
 def test_a_server_whose_clock_is_set_back_holds_up_no_run(world: World) -> None:
     """A moment of before would lie weeks ahead."""
     one, other = world.run(), world.run()
@@ -245,7 +245,7 @@ def test_a_server_whose_clock_is_set_back_holds_up_no_run(world: World) -> None:
     assert world.moments(other, 10)[0] <= world.now + 1
 
 
-@pytest.mark.ledgers("postgres")
+@pytest.mark.ledgers("postgres", why="a database's clock and connection; the file's are in test_pace_file.py")
 def test_a_database_that_stays_away_holds_up_the_run_and_then_ends_it(
     ledger: Ledger, ledger_factory: LedgerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,7 +273,7 @@ def test_a_database_that_stays_away_holds_up_the_run_and_then_ends_it(
     run.close()
 
 
-@pytest.mark.ledgers("postgres")
+@pytest.mark.ledgers("postgres", why="a database's clock and connection; the file's are in test_pace_file.py")
 def test_a_ledger_that_can_not_be_asked_for_good_is_said_at_once(ledger: Ledger, ledger_factory: LedgerFactory) -> None:
     assert isinstance(ledger_factory, PostgresFactory)
     ledger_factory.run("REVOKE EXECUTE ON FUNCTION batchpay.lease_pace FROM batchpay_app")
@@ -306,7 +306,7 @@ def test_what_was_found_of_a_limit_is_known_to_the_next_run_wherever_it_is(
     other.close()
 
 
-@pytest.mark.ledgers("postgres")
+@pytest.mark.ledgers("postgres", why="a database's clock and connection; the file's are in test_pace_file.py")
 def test_no_moment_is_leased_twice_however_many_ask_at_once(ledger: Ledger, ledger_factory: LedgerFactory) -> None:
     """By the server's own clock: what all were leased lies side by side before the next free moment."""
     assert isinstance(ledger_factory, PostgresFactory) and isinstance(ledger, PostgresLedger)

@@ -21,6 +21,10 @@ from batchpay.ledger.sqlite.pace_file import PaceFile
 from batchpay.sending.pacing import LEAVE_S_MAX
 from batchpay.sending.shared_rate import SharedThrottle
 
+pytestmark = pytest.mark.ledgers(
+    "sqlite", why="a commit of a file holds up all runs of its machine; a server's are each other's neighbors only"
+)
+
 NETWORK_S, ANSWER_S, COMMIT_S, WAKES_LATE_S = 0.0002, 0.02, 0.001, 0.0003
 
 

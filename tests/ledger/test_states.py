@@ -12,9 +12,13 @@ import pytest
 from batchpay.errors import BatchpayError, LedgerNotUsable, WrongUse
 from batchpay.ledger.contract import Ledger, Run
 from batchpay.ledger.event_chain import Replay
+from batchpay.ledger.mover import Mover
+from batchpay.ledger.postgres.ledger import PostgresLedger
+from batchpay.ledger.postgres.moves import PostgresMover
 from batchpay.ledger.records import Decision
 from batchpay.ledger.sqlite.ledger import SqliteLedger
 from batchpay.ledger.sqlite.moves import SqliteMover
+from batchpay.ledger.sqlite.store import SqliteTransaction
 from batchpay.ledger.states import MOVES, STATE_CODES, IllegalMove, Need
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
@@ -52,12 +56,17 @@ AS_REGISTERED = {row: state for state, row in ROW_IN.items()}
 
 
 @contextmanager
-def undone(ledger: Ledger, event: str) -> Iterator[SqliteMover]:
-    """Move rows as an event does, in a transaction of which nothing stays."""
-    assert isinstance(ledger, SqliteLedger)
+def undone(ledger: Ledger, event: str, who: str = "ben", why: str | None = "tried", edit: str = "") -> Iterator[Mover]:
+    """Move rows as an event does, in a transaction of which nothing stays, after a database tool's edit."""
+    assert isinstance(ledger, SqliteLedger | PostgresLedger)
     transaction = ledger.store.begin()
     try:
-        yield SqliteMover(transaction, 1, event, "ben", "tried")
+        if edit:
+            transaction.execute(edit)
+        if isinstance(transaction, SqliteTransaction):
+            yield SqliteMover(transaction, 1, event, who, why)
+        else:
+            yield PostgresMover(transaction, 1, event, who, why)
     finally:
         transaction.rollback()
 
@@ -98,7 +107,6 @@ def test_moves_that_only_a_person_or_a_command_makes_have_one_event() -> None:
             assert move.event == by_person[move.before, move.after] or of_late_answer
 
 
-@pytest.mark.ledgers("sqlite")
 def test_every_move_outside_the_table_is_refused(running: tuple[Ledger, str, Run]) -> None:
     """Each event, each state before, each state after: written only if the table has it, and otherwise not at all."""
     ledger, name, _ = running
@@ -113,7 +121,6 @@ def test_every_move_outside_the_table_is_refused(running: tuple[Ledger, str, Run
     assert standing(ledger, name) == AS_REGISTERED
 
 
-@pytest.mark.ledgers("sqlite")
 def test_a_legal_move_of_a_row_that_stands_elsewhere_changes_nothing(running: tuple[Ledger, str, Run]) -> None:
     """The state before is compared in the very statement that writes the state after."""
     ledger, _, _ = running
@@ -201,7 +208,6 @@ def test_each_command_moves_rows_of_one_state_only(
     assert ledger.check() == []
 
 
-@pytest.mark.ledgers("sqlite")
 @pytest.mark.parametrize("event", ["released", "resolved", "doubted"])
 @pytest.mark.parametrize(("who", "why"), [("", "looked"), ("ben", " "), ("ben", None)])
 def test_what_a_person_decides_names_the_person_and_a_reason(
@@ -209,33 +215,31 @@ def test_what_a_person_decides_names_the_person_and_a_reason(
 ) -> None:
     """Without both nothing can be moved by such an event."""
     ledger, name, _ = running
-    assert isinstance(ledger, SqliteLedger)
-    with pytest.raises(IllegalMove), ledger.store.transaction() as transaction:
-        SqliteMover(transaction, 1, event, who, why)
+    with pytest.raises(IllegalMove), undone(ledger, event, who, why):
+        pass
     if event == "released":
         with pytest.raises(IllegalMove):
             release(ledger, name, [columns(ledger, [ROW_IN[State.REJECTED]])], who, why or "")
 
 
-@pytest.mark.ledgers("sqlite")
 @pytest.mark.parametrize("event", sorted({move.event for move in MOVES if move.need is Need.PERSON}))
 def test_no_event_that_a_person_decides_is_begun_for_nobody(running: tuple[Ledger, str, Run], event: str) -> None:
     """Each command asks for name and reason; the ledger asks once more, whoever calls it one day."""
     ledger, _, _ = running
-    assert isinstance(ledger, SqliteLedger)
     for who, why in (("", "x"), ("ada", " "), ("ada", None)):
-        with pytest.raises(IllegalMove, match="a named person"), ledger.store.transaction() as transaction:
-            SqliteMover(transaction, 1, event, who, why)
+        with pytest.raises(IllegalMove, match="a named person"), undone(ledger, event, who, why):
+            pass
 
 
-@pytest.mark.ledgers("sqlite")
 def test_a_row_whose_attempt_proved_nothing_is_not_rejected(running: tuple[Ledger, str, Run]) -> None:
     """A damaged state alone does not make a sent row one that was never sent."""
     ledger, _, _ = running
-    assert isinstance(ledger, SqliteLedger)
-    with pytest.raises(IllegalMove, match="may have been sent"), ledger.store.transaction() as transaction:
-        transaction.execute("UPDATE row SET state = 3 WHERE id & 4294967295 = ?", (ROW_IN[State.ACCEPTED],))
-        SqliteMover(transaction, 1, "rejected", "ada").reject([ROW_IN[State.ACCEPTED]], "gatewayId.unknown")
+    sent = ROW_IN[State.ACCEPTED]
+    edit = f"UPDATE row SET state = 3 WHERE id & 4294967295 = {sent}"
+    if isinstance(ledger, PostgresLedger):
+        edit = f"UPDATE batchpay.payment SET state = 3 WHERE row = {sent}"
+    with pytest.raises(IllegalMove, match="may have been sent"), undone(ledger, "rejected", edit=edit) as mover:
+        mover.reject([sent], "gatewayId.unknown")
 
 
 def test_a_run_that_was_replaced_rejects_nothing(running: tuple[Ledger, str, Run]) -> None:
@@ -248,14 +252,13 @@ def test_a_run_that_was_replaced_rejects_nothing(running: tuple[Ledger, str, Run
     assert standing(ledger, name)[ROW_IN[State.PENDING]] is State.PENDING
 
 
-@pytest.mark.ledgers("sqlite")
 @pytest.mark.parametrize(
     ("event", "word"), [("progress", "accepted"), ("resolved", "accepted"), ("finished", "pending")]
 )
 def test_the_check_of_a_ledger_knows_no_other_moves(running: tuple[Ledger, str, Run], event: str, word: str) -> None:
     """A history that holds an impossible move, even one that was written with the key, is damage."""
     ledger, _, _ = running
-    assert isinstance(ledger, SqliteLedger)
+    assert isinstance(ledger, SqliteLedger | PostgresLedger)
     with ledger.store.transaction() as transaction:
         detail = {word: str(ROW_IN[State.DECLINED])} | ({"run": 1, "at": 0} if event == "finished" else {})
         transaction.event(event, 1, "ada", None, detail)

@@ -27,7 +27,7 @@ from batchpay.payment import Environment, State
 from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns, register, states
 from tests.ledger.factories import LedgerFactory, PostgresFactory
 
-pytestmark = pytest.mark.ledgers("postgres")
+pytestmark = pytest.mark.ledgers("postgres", why="several machines share a database, never a file")
 ROWS = 30
 
 

@@ -23,7 +23,9 @@ from batchpay.schemas.columns import COLUMNS
 from batchpay.settings import LedgerSettings
 from tests.support.postgres import Server
 
-pytestmark = pytest.mark.ledgers("sqlite")
+pytestmark = pytest.mark.ledgers(
+    "sqlite", why="the first ledger in a database is of version 1 of its own tables, which are of version 3's digests"
+)
 
 WRITTEN = Path(__file__).parent / "version_1"
 APPLICATION_ID = 0x62706179

@@ -19,7 +19,9 @@ from batchpay.ledger.witness import Witness
 from tests.ledger.batches import ACCEPTED, columns, new_batch, register
 from tests.ledger.factories import LedgerFactory
 
-pytestmark = pytest.mark.ledgers("sqlite")
+pytestmark = pytest.mark.ledgers(
+    "sqlite", why="when a file is synced, checkpointed and closed; a server does that by itself"
+)
 
 
 def test_a_registration_that_is_left_ends_its_writing_first(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
