@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,6 @@ from typing import Any
 import polars as pl
 
 from batchpay.errors import FileRefused, ForeignColumns, NotUsable, WaitingForPerson, WrongUse
-from batchpay.gateway.accounts import Preflight
 from batchpay.intake.maps.draft import Choice, Question
 from batchpay.intake.source import Source, open_source
 from batchpay.intake.xlsx.archive import list_sheets, open_archive
@@ -27,13 +25,12 @@ from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import batch_name
 from batchpay.payment import State, Totals, format_cents
 from batchpay.schemas.columns import ACCOUNT, COLUMNS, PAYMENT_ID, ROUTING
-from batchpay.settings import Settings
 from batchpay.text import totals_json
 from batchpay.validation.rejects import Rejects, open_rejects
 from batchpay.web import spool
 from batchpay.web.grid import GridWriter, grid_path
 from batchpay.web.spool import MARKED, Row
-from batchpay.web.task import SealedFile, Task, mapping_for, options_of, request_of
+from batchpay.web.task import SealedFile, Task, mapping_for, options_of, reading_of, request_of
 from batchpay.web.words import rejects_name
 from batchpay.workflows import check as workflow
 from batchpay.workflows.check import Preview
@@ -46,7 +43,6 @@ _KEY = "_key"
 _NUMBERS = (ACCOUNT, ROUTING)
 _KNOWN_BY = (PAYMENT_ID, "invoiceNumber")
 LARGEST = 20
-DAYS_TOLD = 31
 _UNASKED = (
     "The gateway accounts could not be checked. If the gateway does not know one of them, a run sends nothing, since "
     "that is not what was approved: check the file again before anyone approves it."
@@ -73,18 +69,12 @@ def check(task: Task) -> int:
 
 def _mapped(task: Task, path: str, ledger: Ledger, kept: dict[str, str | bytes | None]) -> Preview:
     """Check the file, through a map if its columns are not ours; raises FileRefused while the map is open."""
-    writer = task.progress_writer()
-    writer.write(now=True, step="reading")
-
-    def watch(rows: int) -> None:
-        writer.write(step="reading", rows=rows)
-
     try:
-        return _dry_run(task, path, ledger, watch)
+        return _dry_run(task, path, ledger)
     except ForeignColumns:
         found, is_ready = _find_map(task, path)
         if is_ready:
-            return _dry_run(task.with_map(found), path, ledger, watch)
+            return _dry_run(task.with_map(found), path, ledger)
         kept["proposal"] = spool.seal_json(ledger, task.file["id"], "proposal", found)
         raise FileRefused("This file has its own column names.") from None
 
@@ -118,9 +108,15 @@ def _lost(task: Task, ledger: Ledger, preview: Preview) -> str | None:
     return None
 
 
-def _dry_run(task: Task, path: str, ledger: Ledger, watch: Callable[[int], None]) -> Preview:
-    """Check the file as the command line would, sealing its rejected rows."""
-    file = task.file
+def _dry_run(task: Task, path: str, ledger: Ledger) -> Preview:
+    """Check the file as the command line would, sealing its rejected rows.
+
+    The gateway is asked about the accounts, so that a run finds what the check found; not without its key.
+    """
+    file, writer, preflight = task.file, task.progress_writer(), None
+    writer.write(now=True, step="reading")
+    with suppress(NotUsable):
+        preflight = preflight_of(task.settings)
     task.folder.joinpath(f"{MARKED}.0").unlink(missing_ok=True)
 
     def marked(source: Source) -> Rejects:
@@ -133,7 +129,7 @@ def _dry_run(task: Task, path: str, ledger: Ledger, watch: Callable[[int], None]
     request = replace(
         request_of(file, path, task.settings),
         sinks=(marked, partial(GridWriter, task.folder, file["id"], ledger)),
-        watch=watch,
+        watch=lambda rows: writer.write(step="reading", rows=rows),
     )
     preview = workflow.dry_run(
         request,
@@ -144,19 +140,11 @@ def _dry_run(task: Task, path: str, ledger: Ledger, watch: Callable[[int], None]
         results=None,
         with_plan=True,
         largest_max=LARGEST,
-        preflight=_preflight(task.settings),
+        preflight=preflight,
     )
     if preview.accounts_unasked:
         preview.summary.notes.append(_UNASKED)
     return preview
-
-
-def _preflight(settings: Settings) -> Preflight | None:
-    """Query the gateway about the accounts, so that a run finds what the check found; None without its key."""
-    try:
-        return preflight_of(settings)
-    except NotUsable:
-        return None
 
 
 def _sheets(path: str) -> list[str]:
@@ -193,8 +181,6 @@ def facts_of(preview: Preview) -> dict[str, Any]:
     found = preview.as_the_ledger_has_it().as_json()
     del found["errors"]  # the grid has them all
     told = {f"{one['column']}.{one['code']}": one["message"] for one in reversed(found.pop("warning_list"))}
-    schedule = found["schedule"]
-    days = schedule["days"]
     return {
         **found,
         "told": told,
@@ -203,7 +189,6 @@ def facts_of(preview: Preview) -> dict[str, Any]:
         "waits_for": preview.waits_for,
         "line_word": preview.line_word,
         "unusual": preview.unusual,
-        "schedule": {**schedule, "days": days[:DAYS_TOLD], "days_left": max(0, len(days) - DAYS_TOLD)},
         "largest": [
             {"payee": one.payee, "direction": one.direction, "amount": format_cents(one.cents), "account": one.account}
             for one in preview.largest
@@ -263,13 +248,7 @@ def _find_map(task: Task, path: str) -> tuple[dict[str, Any], bool]:
     A map is used once its person has confirmed it, for this file or for an earlier one with the same header.
     """
     options = options_of(task.file)
-    file = FileToMap(
-        path,
-        encoding=options.get("encoding"),
-        sheet=options.get("sheet"),
-        include_hidden=bool(options.get("include_hidden")),
-    )
-    proposed = propose_map(file, _Answers(options.get("answers", {})), None)
+    proposed = propose_map(FileToMap(path, **reading_of(task.file)), _Answers(options.get("answers", {})), None)
     header = json.dumps([column.name for column in proposed.columns], ensure_ascii=False)
     if options.get("map_agreed") and not proposed.draft.needed:
         with task.store.write() as db:
@@ -329,21 +308,9 @@ def _keyed(old: pl.DataFrame, new: pl.DataFrame, columns: list[str]) -> tuple[pl
 
 
 def _read(file: Row, path: str) -> pl.DataFrame:
-    options = options_of(file)
-    with open_source(
-        path,
-        encoding=options.get("encoding"),
-        sheet=options.get("sheet"),
-        include_hidden=bool(options.get("include_hidden")),
-        mapping=mapping_for(file),
-        required=(),
-    ) as source:
-        frames = [chunk.select(_known_columns(source, chunk)) for chunk in source.chunks()]
+    with open_source(path, mapping=mapping_for(file), required=(), **reading_of(file)) as source:
+        frames = [chunk.select(name for name in source.columns if name in chunk.columns) for chunk in source.chunks()]
     return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
-
-
-def _known_columns(source: Source, chunk: pl.DataFrame) -> list[str]:
-    return [name for name in source.columns if name in chunk.columns]
 
 
 def _filled(frame: pl.DataFrame, columns: list[str]) -> pl.DataFrame:

@@ -7,7 +7,6 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from flask import Blueprint, abort, redirect, render_template, request, url_for
@@ -40,30 +39,6 @@ _NOT_PAID = ("receiving", "replaced", "refused")
 """States in which no version of a file is paid besides another."""
 _IDENTITY = ("paymentId", "achNameOnCheck", "amount")
 """Columns by which a person recognizes a row."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShownRows:
-    """The part of a grid that a page shows."""
-
-    rule: str
-    is_wide: bool
-    part: int
-    """Which block of ten thousand rows."""
-    columns: list[tuple[int, str]]
-    """Shown columns: position and the file's own name."""
-    columns_all: int
-    count: int
-    starts: list[int]
-    first: list[GridRow]
-    told: dict[str, str]
-    suggested: dict[str, int]
-    line_word: str
-
-    @property
-    def parts(self) -> int:
-        """How many pages there are."""
-        return -(-self.count // (BLOCK * BLOCKS_A_PAGE))
 
 
 @blueprint.get("/files/<file_id>/check")
@@ -242,24 +217,23 @@ def _grid(file: Row) -> Iterator[Grid | None]:
         grid.close()
 
 
-def _sheet(grid: Grid) -> ShownRows | None:
+def _sheet(grid: Grid) -> dict[str, Any]:
+    """Return the part of a grid that a page shows: which ten thousand rows, and the first hundred of them."""
     rule, is_wide = request.args.get("rule", ""), request.args.get("columns") == "all"
     count = grid.count(rule)
     part = max(0, request.args.get("part", 1, int) - 1)
     starts = grid.starts(rule, part * BLOCKS_A_PAGE, BLOCKS_A_PAGE)
-    return ShownRows(
-        rule=rule,
-        is_wide=is_wide,
-        part=part,
-        columns=_columns(grid, rule, is_wide=is_wide),
-        columns_all=len(grid.columns),
-        count=count,
-        starts=starts,
-        first=list(grid.block(rule, starts[0])) if starts else [],
-        told=grid.told,
-        suggested=grid.suggested,
-        line_word=grid.line_word,
-    )
+    return {
+        "grid": grid,
+        "rule": rule,
+        "is_wide": is_wide,
+        "part": part,
+        "parts": -(-count // (BLOCK * BLOCKS_A_PAGE)),
+        "columns": _columns(grid, rule, is_wide=is_wide),
+        "count": count,
+        "starts": starts,
+        "first": list(grid.block(rule, starts[0])) if starts else [],
+    }
 
 
 def _columns(grid: Grid, rule: str, *, is_wide: bool) -> list[tuple[int, str]]:

@@ -22,6 +22,7 @@ from batchpay.text import place_of, place_word
 from batchpay.web import papers, spool
 from batchpay.web.acts import NOT_NOW, Refusal, over_limit, refused_again
 from batchpay.web.files import people_by_name
+from batchpay.web.papers import SignedOnPage
 from batchpay.web.people import Person
 from batchpay.web.runs import file_of
 from batchpay.web.sign_in import current_person, needs, prove_again
@@ -331,11 +332,11 @@ def _sentence(error: Any) -> str:
     return as_sentence(str(error).removesuffix("; nothing was changed"))
 
 
-class _Signed:
-    """See workflows.resolve.Decider: the person saw each row, signed, and proved their identity."""
+class _Signed(SignedOnPage):
+    """The person saw each row in doubt, and which attempt it was."""
 
     def __init__(self, signature: Signature, attempts: Mapping[int, str]) -> None:
-        self.signature = signature
+        super().__init__(signature)
         self._attempts = attempts
 
     def require_same(self, row: int, doubt: Doubt | None) -> None:
@@ -345,13 +346,6 @@ class _Signed:
             raise WrongUse(f"{what} is no longer in doubt, or was sent again in the meantime: check it again")
 
     def show(self, found: Proposal) -> None:
-        """They saw it on the page: compare the attempts they saw with those in doubt, under the batch's lock."""
+        """Compare the attempts they saw with those in doubt, under the batch's lock."""
         for decision in found.decisions:
             self.require_same(decision.row, found.doubts[decision.row])
-
-    def sign(self) -> Signature:
-        """Return who decides, and how they know."""
-        return self.signature
-
-    def confirm(self, sent_again: int) -> None:
-        """They pressed the button; a second person did, if rows are sent again."""

@@ -79,24 +79,24 @@ def is_reconciled(here: Site, file: Row) -> bool:
 
 @blueprint.get("/")
 def home() -> ResponseReturnValue:
-    """List files, the latest first."""
+    """List files, the latest first; those looked for by part of their name or person's, or how their batch begins."""
     here, asked = site(), request.args.get("show", "all")
     wanted = request.args.get("q", "").strip()[:100]
     condition, names = _FILTERS.get(asked, "1"), people_by_name(here)
     columns = "SELECT id, name, batch, uploaded_by FROM file"
     listed = here.store.all(f"{columns} WHERE {condition} AND {_LISTED} ORDER BY uploaded_at DESC")
-    matching = [file["id"] for file in listed if _is_found(file, names, wanted.casefold())]
+    text = wanted.casefold()
+    matching = [
+        file["id"]
+        for file in listed
+        for by in [file["uploaded_by"]]
+        if any(text in shown.casefold() for shown in (file["name"], names.get(by, by), by))
+        or (file["batch"] or "").startswith(text)
+    ]
     found = [file for file_id in matching[:LISTED] if (file := here.store.file(file_id)) is not None]
     rows = [(file, totals_of(file), left_of(here, file)) for file in found]
     left = max(0, len(matching) - LISTED)
     return render_template("home.html", rows=rows, left=left, shown=asked, wanted=wanted, names=names)
-
-
-def _is_found(file: Row, names: dict[str, str], wanted: str) -> bool:
-    """Return whether a file is what is looked for: part of its name of its person's, or how its batch begins."""
-    by = file["uploaded_by"]
-    texts = (file["name"], names.get(by, by), by)
-    return any(wanted in text.casefold() for text in texts) or (file["batch"] or "").startswith(wanted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from batchpay.ledger.contract import Ledger
 from batchpay.schemas.columns import REJECTS_OWN
@@ -46,8 +46,7 @@ _COUNTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Wrong:
+class Wrong(NamedTuple):
     """One thing that is wrong with a row."""
 
     place: int
@@ -106,14 +105,10 @@ class GridWriter:
             self._db.execute(statement)
         self._db.execute("BEGIN")
 
-    def add(self, frame: pl.DataFrame) -> None:
-        """Add rows of a chunk."""
-        self._put(frame)
-
     def late(self, frame: pl.DataFrame) -> None:
         """Add rows found wrong at the end; such a row replaces what was recorded of it before."""
         self._db.executemany("DELETE FROM hit WHERE n = ?", [(number,) for number in frame["_row"]])
-        self._put(frame)
+        self.add(frame)
 
     def commit(self, may_replace: MayReplace | None = None) -> Path:
         """Put the grid in its place."""
@@ -138,13 +133,15 @@ class GridWriter:
         self._db.close()
         self._new.unlink(missing_ok=True)
 
-    def _put(self, frame: pl.DataFrame) -> None:
+    def add(self, frame: pl.DataFrame) -> None:
+        """Add rows of a chunk."""
         for number, line, errors, warnings, suggestions, *cells in frame.select(*REJECTS_OWN, *self._own).iter_rows():
             certain = dict(_parts(suggestions))
             wrong = [
-                Wrong(self._places.get(column, -1), column, *_code(rest), is_error, certain.get(column))
+                Wrong(self._places.get(column, -1), column, code, message, is_error, certain.get(column))
                 for is_error, texts in ((True, errors), (False, warnings))
                 for column, rest in _parts(texts)
+                for code, _, message in [rest.partition(": ")]
             ]
             for one in wrong:
                 self._told.setdefault(one.rule, one.message)
@@ -153,7 +150,7 @@ class GridWriter:
             self._used.update(one.place for one in wrong if one.is_error)
             texts = json.dumps([None if cell is None else str(cell) for cell in cells], ensure_ascii=False)
             sealed = self._ledger.seal(texts.encode(), _row_place(self._file_id, number))
-            listed = json.dumps([_listed(one) for one in wrong], ensure_ascii=False)
+            listed = json.dumps(wrong, ensure_ascii=False)
             self._db.execute("INSERT OR REPLACE INTO row VALUES (?, ?, ?, ?)", (number, line, listed, sealed))
             rules = {one.rule for one in wrong if one.is_error}
             self._db.executemany("INSERT INTO hit VALUES (?, ?)", [(rule, number) for rule in rules])
@@ -224,12 +221,3 @@ def _parts(text: str | None) -> Iterable[tuple[str, str]]:
         column, found, rest = entry.partition(": ")
         if found:
             yield column, rest
-
-
-def _code(rest: str) -> tuple[str, str]:
-    code, _, message = rest.partition(": ")
-    return code, message
-
-
-def _listed(one: Wrong) -> list[Any]:
-    return [one.place, one.column, one.code, one.message, one.is_error, one.suggestion]

@@ -97,8 +97,10 @@ def audit_csv() -> ResponseReturnValue:
     def blocks() -> Iterator[bytes]:
         yield csv_lines([_HEADER]).encode()
         while some := list(islice(acts, _CSV_ROWS)):
+            places = ("page", "ledger")
             lines = [
-                (instant(one.at) or "", one.who, one.what, one.why, one.about, _where(one), one.detail) for one in some
+                (instant(one.at) or "", one.who, one.what, one.why, one.about, places[one.is_of_ledger], one.detail)
+                for one in some
             ]
             yield csv_lines([[guarded(cell) for cell in line] for line in lines]).encode()
 
@@ -124,15 +126,14 @@ def _acts(here: Site, who: str) -> Iterator[HistoryEntry]:
     # The ledger names people as they sign in, the page as they are shown: either name finds both.
     matching = [name for name, shown in people_by_name(here).items() if wanted in shown.casefold()]
     shown = [f"({name}{after}" for name in matching for after in ("@", f" ({ON_THE_WEB}")]
-    for act in heapq.merge(_of_ledger(here), _of_page(here), key=lambda one: one.at):
+    of_ledger = (
+        HistoryEntry(event.at, event.who, event.kind, event.why or "", event.batch or "", True, event.detail)
+        for event in here.ledger().events()
+        if event.kind != _UNTOLD
+    )
+    for act in heapq.merge(of_ledger, _of_page(here), key=lambda one: one.at):
         if wanted in act.who.casefold() or any(name in f"({act.who}" for name in shown):
             yield act
-
-
-def _of_ledger(here: Site) -> Iterator[HistoryEntry]:
-    for event in here.ledger().events():
-        if event.kind != _UNTOLD:
-            yield HistoryEntry(event.at, event.who, event.kind, event.why or "", event.batch or "", True, event.detail)
 
 
 def _of_page(here: Site) -> Iterator[HistoryEntry]:
@@ -143,7 +144,3 @@ def _of_page(here: Site) -> Iterator[HistoryEntry]:
         who = f"{shown} ({event['who']})" if shown and shown != event["who"] else event["who"]
         at = datetime.fromtimestamp(event["at"], UTC)
         yield HistoryEntry(at, who, event["what"], "", files.get(event["file"], ""), False, event["how"])
-
-
-def _where(act: HistoryEntry) -> str:
-    return "ledger" if act.is_of_ledger else "page"

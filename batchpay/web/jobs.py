@@ -98,10 +98,10 @@ class Supervisor:
         if self._thread.is_alive():
             self._thread.join()
 
-    def latest(self, file_id: str) -> tuple[Row | None, bool]:
-        """Return a file's latest job, and whether its child lives."""
-        job = self._store.one("SELECT * FROM job WHERE file = ? ORDER BY id DESC LIMIT 1", file_id)
-        return job, job is not None and is_alive(self._store.home, job["id"])
+    def is_under_way(self, file_id: str) -> bool:
+        """Return whether the child of a file's latest job lives."""
+        job = self._store.one("SELECT id FROM job WHERE file = ? ORDER BY id DESC LIMIT 1", file_id)
+        return job is not None and is_alive(self._store.home, job["id"])
 
     def _work(self) -> None:
         sweep_at = 0.0
@@ -187,19 +187,14 @@ def main() -> None:
     home, number = Path(sys.argv[1]), int(sys.argv[2])
     settings = load_settings(json.load(sys.stdin), {})
     if _take_lock(lock_file(home, number)):
-        _bound_memory()
+        # A file that uses up all memory ends this process, and not the machine.
+        most = max(_DATA_BYTES_MIN, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4 * 3)
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
         try:
             do(WebStore(home), settings, number)
         except Exception as error:  # its text may hold a row, so only its kind and place are kept
             lock_file(home, number).with_suffix(".fault").write_text(f"{place_of(error)}\n", "utf-8")
             sys.exit(1)
-
-
-def _bound_memory() -> None:
-    """Let a file that uses up all memory end this process, and not the machine."""
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    most = max(_DATA_BYTES_MIN, physical // 4 * 3)
-    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
 def _take_lock(path: Path) -> bool:

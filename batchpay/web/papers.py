@@ -144,31 +144,38 @@ def _compare(
 
     who, decider = _LOOKER, None
     if signed is not None:
-        decider = _SignedOnPage(Signature(signed["name"], signed["reason"]), signed["shown"])
+        decider = _SawExport(Signature(signed["name"], signed["reason"]), signed["shown"])
         who = Actor(**signed["by"])
     with Path(os.devnull).open("w+b") as nowhere:
         request = ReconcileRequest(Stream(export, against), output=Stream("none.csv", nowhere))
         return reconcile(batch, request, settings, who, decider).as_json()
 
 
-class _SignedOnPage:
-    """See workflows.resolve.Decider: the person has seen what the page showed, and signed that."""
+class SignedOnPage:
+    """See workflows.resolve.Decider: the person has seen it on the page, proved their identity, and signed."""
+
+    def __init__(self, signature: Signature) -> None:
+        self.signature = signature
+
+    def sign(self) -> Signature:
+        """Return who decides, and how they know."""
+        return self.signature
+
+    def confirm(self, sent_again: int) -> None:
+        """They pressed the button; a second person did, if rows are sent again."""
+
+
+class _SawExport(SignedOnPage):
+    """The person saw what an export proves of each row in doubt."""
 
     def __init__(self, signature: Signature, shown: Collection[dict[str, Any]]) -> None:
-        self._signature = signature
+        super().__init__(signature)
         self._shown = shown
 
     def show(self, found: FoundDoubt) -> None:
-        """They saw exactly this on the page; raises WrongUse if it was another row, attempt or line."""
+        """Raise WrongUse if it was another row, attempt or line."""
         if found.as_json() not in self._shown:
             raise WrongUse(f"{found.place} is not as the page showed it; compare the export again")
-
-    def sign(self) -> Signature:
-        """Return who decides, and why."""
-        return self._signature
-
-    def confirm(self, sent_again: int) -> None:
-        """They pressed the button."""
 
 
 def _decisions(settings: Settings, file: BinaryIO, batch: str, sheet: str) -> dict[str, Any]:

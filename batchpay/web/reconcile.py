@@ -123,10 +123,9 @@ def _compare(
     except NotUsable as error:
         return _page(found, Refusal(f"This export can't be used: {error}", 400))
     place = spool.export_place(found.batch)
-    dated = json.dumps(compared | _signed(here, person, digest)).encode()
+    dated = json.dumps(compared | _signed(here, person, digest, name)).encode()
     spool.place(here.home, place).mkdir(parents=True, exist_ok=True, mode=0o700)
     spool.keep(here.ledger(), here.home, place, "export", spool.blocks_of(export))
-    spool.keep(here.ledger(), here.home, place, "name", [name.encode()])
     spool.keep(here.ledger(), here.home, place, "compared", [dated])
     here.note(person, file_of(here, found.batch), f"compared {found.batch} with {name}")
     _note_if_reconciled(here, found.batch, compared)
@@ -168,15 +167,15 @@ def settle(batch: str) -> ResponseReturnValue:
     settled = [f"{one['place']} {one['becomes']}" for one in result["found_doubts"] if one["row"] in result["settled"]]
     said = ", ".join(settled) or "nothing, which was no longer in doubt,"
     here.note(person, file_of(here, found.batch), f"settled {said} by what {name} proves: {reason}")
-    dated = json.dumps(compared | _signed(here, person, digest) | {"was_settled": True}).encode()
+    dated = json.dumps(compared | _signed(here, person, digest, name) | {"was_settled": True}).encode()
     spool.keep(here.ledger(), here.home, spool.export_place(found.batch), "compared", [dated])
     _note_if_reconciled(here, found.batch, compared)
     return redirect(url_for("reconcile.page", batch=found.batch), 303)
 
 
-def _signed(here: Site, person: Person, digest: str) -> dict[str, Any]:
+def _signed(here: Site, person: Person, digest: str, name: str) -> dict[str, Any]:
     """Return who compared a batch, when, and with which export."""
-    return {"by": person.shown, "at": here.clock(), "export": digest}
+    return {"by": person.shown, "at": here.clock(), "export": digest, "name": name}
 
 
 def _note_if_reconciled(here: Site, batch: str, compared: dict[str, Any]) -> None:
@@ -203,10 +202,10 @@ def _kept(here: Site, batch: str, name: str) -> bytes | None:
 def _export(here: Site, batch: str) -> Iterator[tuple[int, str, str]]:
     """Yield the export that the page shows, its name and digest; of two that came at once neither may be kept whole."""
     blocks = spool.kept(here.ledger(), here.home, spool.export_place(batch), "export")
-    name, compared = (_kept(here, batch, kept) for kept in ("name", "compared"))
-    if blocks is None or name is None or compared is None:
+    kept = json.loads(_kept(here, batch, "compared") or b"{}")
+    if blocks is None or "name" not in kept:
         abort(404)
     with spool.memory_file(blocks) as (export, digest):
-        if json.loads(compared)["export"] != digest:
+        if kept["export"] != digest:
             abort(NOT_NOW)
-        yield export, name.decode(), digest
+        yield export, kept["name"], digest

@@ -10,7 +10,7 @@ import dataclasses
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -18,9 +18,8 @@ from batchpay.approval.plan import Plan, PlanText
 from batchpay.errors import BatchpayError, FileRefused, NotUsable, RunStopped, WaitingForPerson, WrongUse
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary
-from batchpay.payment import State, Totals
+from batchpay.payment import Totals
 from batchpay.settings import Settings
-from batchpay.summary import Summary
 from batchpay.web.acts import makers, page_settings
 from batchpay.web.task import ProgressWriter, Task, request_of
 from batchpay.web.words import unknown_batch
@@ -41,8 +40,10 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 def send(task: Task) -> int:
     """Send what was approved, or resume it; the file's state says how it ended."""
-    if not _begin(task):
-        return 2
+    with task.store.write() as db:
+        states = ("approved", "sending")  # or it was taken back meanwhile
+        if not any(task.store.move(db, task.file["id"], state, "sending", told=None) for state in states):
+            return 2
     settings, writer = page_settings(task.settings), task.progress_writer()
     writer.write(now=True, step="reading")
     owner = _JobOwner()
@@ -71,15 +72,8 @@ def send(task: Task) -> int:
         owner.leave_wanted()
         return _end(task, "stopped", str(error), error.exit_code)
     owner.leave_wanted()
-    return _finish(task, summary)
-
-
-def _begin(task: Task) -> bool:
-    """Take the file for this run; False if it was taken back meanwhile."""
-    with task.store.write() as db:
-        return any(
-            task.store.move(db, task.file["id"], state, "sending", told=None) for state in ("approved", "sending")
-        )
+    state = "stopped" if summary.waiting else "done"  # what is held back waits for another day
+    return _end(task, state, summary.stopped, summary.exit_code, batch=summary.batch)
 
 
 def _batch_of(plan: PlanText, task: Task, settings: Settings) -> str | None:
@@ -105,12 +99,10 @@ def _batch_of(plan: PlanText, task: Task, settings: Settings) -> str | None:
 
 def _is_begun(task: Task) -> bool:
     """Return whether what was approved is registered: then the ledger says what of it was sent and what waits."""
-    with closing(open_ledger(task.settings.ledger, read_only=True)) as ledger:
-        try:
-            plan = Plan.parse(PlanText(task.file["name"], task.file["plan"]), ledger)
-        except FileRefused:  # a plan that was changed starts nothing
-            return False
+    with suppress(FileRefused), closing(open_ledger(task.settings.ledger, read_only=True)) as ledger:
+        plan = Plan.parse(PlanText(task.file["name"], task.file["plan"]), ledger)
         return ledger.batch_of_plan(plan.id) is not None
+    return False  # a plan that was changed starts nothing
 
 
 def _send_back(task: Task, error: BatchpayError) -> int:
@@ -120,13 +112,6 @@ def _send_back(task: Task, error: BatchpayError) -> int:
         task.store.move(db, task.file["id"], "sending", "checked", told=told, plan=None, seal=None)
         task.store.note(db, "batchpay", task.file["id"], f"sent nothing: {error}")
     return error.exit_code
-
-
-def _finish(task: Task, summary: Summary) -> int:
-    """Record how a run ended, by what is left. What is held back waits for another day and is no reason to continue."""
-    waiting = summary.of(State.PENDING).rows + summary.of(State.SENDING).rows - summary.held_back.rows
-    state = "stopped" if waiting else "done"
-    return _end(task, state, summary.stopped, summary.exit_code, batch=summary.batch)
 
 
 def _end(task: Task, state: str, told: str | None, code: int, **values: str | None) -> int:

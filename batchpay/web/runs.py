@@ -114,7 +114,7 @@ class RunStatus:
 
 def run_status(here: Site, file: Row) -> RunStatus:
     """Read how far a file's run is."""
-    _, is_alive = here.jobs.latest(file["id"])
+    is_alive = here.jobs.is_under_way(file["id"])
     said = spool.read_progress(spool.place(here.home, file["id"]))
     summary = None
     if file["batch"]:

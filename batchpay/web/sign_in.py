@@ -83,7 +83,8 @@ def identify_person() -> ResponseReturnValue | None:
         g.mark = mark if g.person else None
     header = here.access.proxy_header
     if header is not None:
-        named = _proxy_name(header)
+        sent = request.headers.getlist(header)  # one header, once
+        named = sent[0].strip().lower() or None if len(sent) == 1 else None
         if g.person is not None and g.person.name != named:
             _end_session(here, g.mark)
             g.person = g.mark = None
@@ -254,12 +255,6 @@ def _session_person(here: Site, mark: bytes) -> Person | None:
         with suppress(sqlite3.OperationalError), here.store.write() as db:
             db.execute("UPDATE session SET seen_at = ? WHERE mark = ?", (now, mark))
     return people.person_of(found, found["how"], request.remote_addr or "")
-
-
-def _proxy_name(header: str) -> str | None:
-    """Read the name that the proxy sends: one header, once."""
-    named = request.headers.getlist(header)
-    return named[0].strip().lower() or None if len(named) == 1 else None
 
 
 def _end_session(here: Site, mark: bytes | None) -> None:

@@ -132,8 +132,16 @@ class SealedFile(PendingFile):
 
 def request_of(file: Row, path: str, settings: Settings) -> FileRequest:
     """Describe how an uploaded file, unencrypted at `path`, is read and what it is compared with."""
-    request = file_request(path, None, check_options(options_of(file)), settings)
-    return replace(request, name=file["name"], mapping=mapping_for(file))
+    chosen = options_of(file)
+    options = CheckOptions(
+        normalize=bool(chosen.get("normalize")),
+        accept_suggestions=",".join(chosen["accept"]) if chosen.get("accept") else None,
+        expect_rows=chosen.get("expect_rows"),
+        expect_cents=chosen.get("expect_cents"),
+        max_errors=ERRORS_LISTED,
+        **reading_of(file),
+    )
+    return replace(file_request(path, None, options, settings), name=file["name"], mapping=mapping_for(file))
 
 
 def options_of(file: Row) -> dict[str, Any]:
@@ -142,20 +150,16 @@ def options_of(file: Row) -> dict[str, Any]:
     return found
 
 
+def reading_of(file: Row) -> dict[str, Any]:
+    """Return which text, sheet and rows of a file are read, as the person chose."""
+    chosen = options_of(file)
+    return {
+        "encoding": chosen.get("encoding"),
+        "sheet": chosen.get("sheet"),
+        "include_hidden": bool(chosen.get("include_hidden")),
+    }
+
+
 def mapping_for(file: Row) -> Mapping | None:
     """Return the map that a file is read through; None if its columns are ours."""
     return mapping_of(json.loads(file["map"])["tables"], MAP_NAME) if file["map"] else None
-
-
-def check_options(chosen: dict[str, Any]) -> CheckOptions:
-    """Read from its person's choices how a file is checked."""
-    return CheckOptions(
-        normalize=bool(chosen.get("normalize")),
-        accept_suggestions=",".join(chosen["accept"]) if chosen.get("accept") else None,
-        encoding=chosen.get("encoding"),
-        sheet=chosen.get("sheet"),
-        include_hidden=bool(chosen.get("include_hidden")),
-        expect_rows=chosen.get("expect_rows"),
-        expect_cents=chosen.get("expect_cents"),
-        max_errors=ERRORS_LISTED,
-    )
