@@ -72,7 +72,7 @@ ONLY_IN: dict[str, set[str]] = {
 
 ADD_ONS = {
     "batchpay.ledger.postgres": {"ledger/open.py"},
-    "batchpay.web": {"cli/web.py", "cli/web_demo.py"},
+    "batchpay.web": {"cli/web.py"},
     "batchpay.sandbox": {"cli/sandbox.py"},
 }
 """What the core runs without, and the only files that import it, where it is called for: each is an extra."""
@@ -279,7 +279,6 @@ BESIDE_THE_WORKFLOWS: dict[str, set[str]] = {
     "gateway.py": {"accounts", "gateway", "schemas"},  # accounts are not payments: accounts/ is their use case
     "operations.py": {"operations"},  # log, metrics and ping surround a call: they are its process' affair
     "sandbox.py": {"sandbox"},  # the sandbox is another program, which shares nothing with the client
-    "web_demo.py": {"web"},
     "web.py": {"web"},  # the page is another entrance, which stands on the workflows as this one does
 }
 """Commands that reach a room directly, and why."""

@@ -271,7 +271,8 @@ def difference(before: tuple[Row, str], after: tuple[Row, str]) -> dict[str, Any
     """
     old, new = _read(*before), _read(*after)
     columns = [name for name in COLUMNS if name in old.columns or name in new.columns]
-    old, new = _filled(old, columns), _filled(new, columns)
+    blank = pl.DataFrame(schema=dict.fromkeys(columns, pl.String))
+    old, new = (pl.concat([blank, one], how="diagonal") for one in (old, new))
     old, new = _keyed(old, new, columns)
     both = old.join(new, on=_KEY, how="inner", suffix="_new")
     changed = {
@@ -313,23 +314,15 @@ def _read(file: Row, path: str) -> pl.DataFrame:
     return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
 
 
-def _filled(frame: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
-    """Add the columns that one version lacks, blank."""
-    missing = [pl.lit(None, pl.String).alias(name) for name in columns if name not in frame.columns]
-    return frame.with_columns(missing).select(columns)
-
-
 def _accounts(both: pl.DataFrame) -> list[dict[str, str]]:
     """Return the payments whose account changed, with the last four characters."""
     changed = both.filter(pl.col(ACCOUNT).ne_missing(pl.col(f"{ACCOUNT}_new"))).head(_CHANGED_SHOWN)
     name = "achNameOnCheck" if "achNameOnCheck" in both.columns else _KEY
+
+    def masked(number: str | None) -> str:
+        return "none" if number is None else f"****{number[-4:]}" if len(number) > 4 else "****"
+
     return [
-        {"payment": key, "name": payee or "", "before": _last(before), "after": _last(after)}
+        {"payment": key, "name": payee or "", "before": masked(before), "after": masked(after)}
         for key, payee, before, after in changed.select(_KEY, f"{name}_new", ACCOUNT, f"{ACCOUNT}_new").iter_rows()
     ]
-
-
-def _last(number: str | None) -> str:
-    if number is None:
-        return "none"
-    return f"****{number[-4:]}" if len(number) > 4 else "****"

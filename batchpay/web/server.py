@@ -197,24 +197,17 @@ def serve(
 ) -> None:
     """Serve until a signal; `ready` is called with the address. Raises WrongUse, NotUsable, BatchHeld.
 
-    `on_stop` is given the function that ends the serving: the owner of the process lets its signals call it.
-    """
-    _give_memory_back()
-    server = WebServer(settings, home, listen, actor)
-    on_stop(server.stop)
-    ready(server.url)
-    server.run()
-
-
-def _give_memory_back() -> None:
-    """Keep less memory: what answers leave in cycles, pieces of uploads, and what eight threads each needed once.
-
-    Python is asked to look for cycles rarely in a command, which ends soon. Every answer leaves some: by then they took
-    as much memory as the whole page.
+    `on_stop` is given the function that ends the serving: the owner of the process lets its signals call it. Python is
+    asked to look for cycles rarely in a command, which ends soon: every answer leaves some, and by then they took as
+    much memory as the whole page. What pieces of uploads, and eight threads once, needed is given back.
     """
     gc.freeze()  # what imports made stays
     gc.set_threshold(_GARBAGE_OBJECTS)
     limit_freed_memory(stores=2, kept_bytes=_KEPT_BYTES, mapped_from_bytes=_KEPT_BYTES)
+    server = WebServer(settings, home, listen, actor)
+    on_stop(server.stop)
+    ready(server.url)
+    server.run()
 
 
 def _require_safe(listen: Listen) -> None:

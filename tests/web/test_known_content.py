@@ -165,7 +165,7 @@ def test_a_file_of_ours_is_no_export(house: House, kind: str) -> None:
         content += b"matched,invoice,1,INV-A,1,****3924,accepted,10.00,2\n"
     form = {"export": (io.BytesIO(content), "pay.csv")}
     page = words_of(house.post("maria", f"/batches/{batch}/reconcile", 400, **form))
-    assert "and no export" in page and "Traceback" not in page
+    assert "not an export" in page and "Traceback" not in page
     assert "Reconciled : done" not in words_of(house.get("maria", f"/files/{file_id}/run"))
 
 
