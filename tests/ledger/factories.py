@@ -55,7 +55,12 @@ class LedgerFactory:
     def edit(self, *, sqlite: str, postgres: str) -> None:
         """Change the tables with a database tool; nothing of this process has the ledger open."""
         with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
-            connection.execute(sqlite)
+            connection.executescript(sqlite)
+
+    def count(self, table: str) -> int:
+        """Count the rows of a table."""
+        with closing(sqlite3.connect(self.path)) as connection:
+            return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
     def close(self) -> None:
         """Close all that was opened."""
@@ -83,7 +88,10 @@ class PostgresFactory(LedgerFactory):
         return self.server.run(statement, self.database)
 
     def edit(self, *, sqlite: str, postgres: str) -> None:
-        self.run(f"SET session_replication_role = replica; {postgres}")
+        self.run(f"SET session_replication_role = replica; SET search_path = batchpay; {postgres}")
+
+    def count(self, table: str) -> int:
+        return int(str(self.run(f"SELECT count(*) FROM batchpay.{table}")[0][0]))
 
     def on_another_machine(self, folder: Path) -> LedgerFactory:
         """Give the same ledger as another machine works with it: the key is there, no witness."""

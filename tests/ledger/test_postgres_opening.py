@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sqlite3
 import subprocess
@@ -24,7 +23,6 @@ from batchpay.errors import (
     BatchHeld,
     LedgerBehind,
     LedgerBesideAnother,
-    LedgerDamaged,
     LedgerMissing,
     LedgerNewer,
     LedgerNotUsable,
@@ -565,56 +563,6 @@ def test_a_database_of_another_encoding_is_refused(postgres_server: Server, tmp_
     with pytest.raises(LedgerNotUsable, match="its encoding is SQL_ASCII"):
         create_ledger(factory.settings, "tester", owner_url=postgres_server.owner_url(database))
     postgres_server.drop(database)
-
-
-EDITS = (
-    ("UPDATE batchpay.payment SET amount_cents = 5 WHERE row = 3", "not what was registered|differ from its rows"),
-    ("UPDATE batchpay.payment SET state = 3 WHERE row = 1", "row 1 is pending, and its history says otherwise"),
-    ("UPDATE batchpay.payment SET state = 5 WHERE row = 3", "row 3 is accepted, and its history says otherwise"),
-    ("UPDATE batchpay.attempt SET message = 'x' WHERE row = 1", "answer of row 1 is not what was recorded"),
-    ("UPDATE batchpay.payment SET reasons = 'x' WHERE row = 4", "row 4 is not what was recorded"),
-    ("UPDATE batchpay.run SET totals[1] = totals[1] + 1", "do not add up"),
-    ("UPDATE batchpay.run SET stopped = 'x'", "its runs are not those of its history"),
-    ("UPDATE batchpay.batch SET file = 'other.csv'", "not what was registered"),
-    ("DELETE FROM batchpay.body", "chunks of payloads do not match"),
-    ("UPDATE batchpay.detail SET sealed = sealed || '\\x00'", "can't be decrypted"),
-    ("INSERT INTO batchpay.attempt (batch, row, attempt, state, seal) SELECT batch, row, 9, 3, seal"
-     " FROM batchpay.attempt WHERE row = 1", "differ from their latest attempt"),
-)  # fmt: skip
-
-
-def test_a_ledger_that_was_edited_is_damaged(used: PostgresFactory) -> None:
-    """Whoever owns the tables can change rows; the history, which is authenticated, says what they were."""
-    for statement, words in EDITS:
-        copy = f"{used.database}_edited"
-        used.server.run(f"CREATE DATABASE {copy} TEMPLATE {used.database} STRATEGY file_copy")
-        used.server.run(statement, copy)
-        edited = replace(used.settings, url=used.server.url(copy))
-        with closing(open_ledger(edited, read_only=True)) as ledger:
-            problems = ledger.check()
-        with pytest.raises(LedgerDamaged, match="nothing was accepted"):  # and what this machine knows stays known
-            accept_witness(edited, "ben", "the disk died")
-        used.server.drop(copy)
-        assert any(re.search(words, problem) for problem in problems), (statement, problems)
-
-
-def test_a_history_that_was_cut_or_changed_is_damaged(used: PostgresFactory) -> None:
-    """By its owner, triggers off: a run's last event taken away, one changed, the end of the ledger's own cut off."""
-    cuts = (
-        "DELETE FROM batchpay.event WHERE chain = 1 AND number = 2",
-        "UPDATE batchpay.event SET who = 'eve' WHERE number = 1",
-        "DELETE FROM batchpay.event WHERE kind = 'finished'",
-    )
-    for statement in cuts:
-        copy = f"{used.database}_cut"
-        used.server.run(f"CREATE DATABASE {copy} TEMPLATE {used.database} STRATEGY file_copy")
-        used.server.run(f"SET session_replication_role = replica; {statement}", copy)
-        edited = replace(used.settings, url=used.server.url(copy))
-        with closing(open_ledger(edited, read_only=True)) as ledger:
-            assert any("history" in problem for problem in ledger.check()), statement
-        with pytest.raises((LedgerDamaged, LedgerBehind)), closing(open_ledger(edited)) as ledger:
-            send_one(ledger)
-        used.server.drop(copy)
 
 
 def test_sixteen_machines_register_at_once(factory: PostgresFactory) -> None:

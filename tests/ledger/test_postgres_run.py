@@ -24,7 +24,7 @@ from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
 from batchpay.settings import GatewaySettings, Settings
 from batchpay.workflows.health import Limits, health
-from tests.ledger.batches import ACCEPTED, IN_DOUBT, NOT_SENT, columns, register, states
+from tests.ledger.batches import ACCEPTED, IN_DOUBT, columns, register, states
 from tests.ledger.factories import LedgerFactory, PostgresFactory
 from tests.support.cutting_proxy import Cut, CuttingProxy
 from tests.support.ledger_factory import ORIGIN
@@ -682,24 +682,6 @@ def test_texts_that_a_database_can_not_hold_do_not_stop_a_run(ledger: Ledger) ->
         run.finish(None)
     assert next(iter(ledger.rows(name))).answer == Answer(200, "1", "all\ufffd well ?", "TX\ufffd")
     assert ledger.check() == []
-
-
-def test_a_row_whose_attempt_contradicts_it_is_never_granted(factory: PostgresFactory) -> None:
-    """One damaged byte must never send a payment: row and latest attempt both say pending, or nothing goes."""
-    ledger = factory.create()
-    name = register(ledger, columns(ledger, [1, 2, 3]))
-    with ledger.lock(ledger.find(name).digest):
-        run = run_of(ledger, name)
-        run.commit([1], [])
-        run.commit([], [(1, NOT_SENT)])
-        run.commit([1, 2], [])
-        run.commit([], [(1, ACCEPTED), (2, IN_DOUBT)])
-        factory.run("UPDATE batchpay.payment SET state = 3 WHERE row = 1")
-        with pytest.raises(LedgerNotUsable, match="row 1 is pending, and its attempt is not"):
-            run.commit([1, 3], [])
-    assert states(ledger, name)[3] is State.PENDING
-    with ledger.lock(ledger.find(name).digest), pytest.raises(LedgerNotUsable, match="its history says otherwise"):
-        ledger.start(name, "ben")
 
 
 def test_a_forked_process_can_not_use_the_connections(ledger: Ledger) -> None:
