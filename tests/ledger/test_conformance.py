@@ -619,6 +619,24 @@ def test_a_bill_that_is_not_settled_is_not_days_ago(ledger: Ledger, state: State
     assert [one.same for one in never] == ([ANOTHER_ID] if named else [])
 
 
+def test_a_bill_that_waited_is_as_old_as_its_sending(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its batch waited ten days for an approval and was sent yesterday: by its registration, it would be long ago."""
+    first, sent_at = register(ledger, columns(ledger, [1])), datetime.now(UTC) + timedelta(days=10)
+    for module in ("sqlite.run", "postgres.run"):
+        monkeypatch.setattr(f"batchpay.ledger.{module}.now_ms", lambda: int(sent_at.timestamp() * 1000))
+    with ledger.lock(ledger.find(first).digest):
+        run = ledger.start(first, "ada")
+        run.commit([1], [])
+        run.commit([], [(1, ACCEPTED)])
+        run.finish(None)
+    later = columns(ledger, [1])
+    lookup = Lookup([7], later.fingerprints, later.payment_ids, [False])
+    for days, same in ((1, [BILL]), (6, [])):
+        found = ledger.earlier(lookup, Environment.TEST, days=5, now=sent_at + timedelta(days=days))
+        assert [one.same for one in found] == same
+        assert all(abs(one.at - sent_at) < timedelta(seconds=1) for one in found)
+
+
 def test_of_several_earlier_payments_the_nearest_counts(ledger: Ledger) -> None:
     """A paymentId comes before a bill, and of equal ones the latest is named: a person looks there."""
     assert ANOTHER_ID < BILL < SamePayment.PAYMENT_ID

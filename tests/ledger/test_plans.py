@@ -112,6 +112,15 @@ def test_a_release_has_a_plan_of_its_own(ledger: Ledger) -> None:
     assert ledger.check() == []
 
 
+def test_a_release_whose_plan_nobody_approved_takes_approvals_away(ledger: Ledger) -> None:
+    """It spends the plan: the row that it adds was seen by nobody but who prepared it."""
+    name = write(ledger, replace(new_batch(ledger, 3), sign_off=sign_off(FIRST_TWO, BEN, EVE)))
+    assert release(ledger, name, [columns(ledger, [3])], "cron", "right now", sign_off(THIRD, plan="p2")) == 1
+    assert (ledger.approvers(name), ledger.batch_of_plan("p2")) == (0, name)
+    with pytest.raises(FileRefused, match="already used"):
+        ledger.use_plan(name, "cron", sign_off(Totals(), BEN, plan="p2"))
+
+
 def test_rows_released_without_a_plan_are_approved_by_nobody(ledger: Ledger) -> None:
     """A release under a looser policy takes the batch's approvals away."""
     name = write(ledger, replace(new_batch(ledger, 3), sign_off=sign_off(FIRST_TWO, BEN, EVE)))

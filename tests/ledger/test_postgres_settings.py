@@ -100,6 +100,22 @@ def test_no_level_of_messages_hides_that_a_commit_warned(factory: PostgresFactor
     assert granted == [{2}]
 
 
+def test_a_commit_that_warned_is_not_known_to_stand(factory: PostgresFactory) -> None:
+    """Outside of a run's group too: what a standby may lack is not called registered, and is looked up once more."""
+    ledger = factory.create()
+    factory.run(
+        "CREATE FUNCTION public.warn() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE WARNING 'not replicated'; RETURN NULL; END $$;"
+        " CREATE CONSTRAINT TRIGGER warn AFTER INSERT ON batchpay.event DEFERRABLE INITIALLY DEFERRED"
+        " FOR EACH ROW EXECUTE FUNCTION public.warn()"
+    )
+    with pytest.raises(LedgerNotUsable, match="did not confirm a commit"):
+        register(ledger, columns(ledger, [1]))
+    factory.run("DROP TRIGGER warn ON batchpay.event")
+    factory.close()
+    assert [batch.total.rows for batch in factory.open().batches()] == [1]
+
+
 def test_a_function_of_another_schema_stands_in_for_none_of_the_systems(factory: PostgresFactory) -> None:
     """Of two functions of one name the one with closer types is taken, whatever stands first in the search path.
 

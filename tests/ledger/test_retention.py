@@ -20,6 +20,7 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.event_chain import Replay
 from batchpay.ledger.open import accept_witness, settle_lost_window
 from batchpay.ledger.records import Decision, Purge
+from batchpay.ledger.sqlite import retention
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import connect
 from batchpay.outcome import Answer, Outcome
@@ -94,6 +95,17 @@ def texts_of(factory: LedgerFactory, batch: int = 1) -> list[bytes]:
     pieces = [one[start : start + 24] for one in sealed for start in range(0, len(one) - 24, 500)]
     assert pieces
     return [*pieces, *(message_of(row)[:40].encode() for row in range(1, 61))]
+
+
+@FILES
+@pytest.mark.parametrize("shift", [1, 32, 63])
+def test_a_piece_on_the_border_of_two_blocks_is_found(tmp_path: Path, shift: int) -> None:
+    """The files are read a mebibyte at a time: a piece that begins in one block and ends in the next was missed."""
+    piece, path = b"erased " + 57 * b"x", tmp_path / "file"
+    path.write_bytes(bytes((1 << 20) - shift) + piece + bytes(1000))
+    with pytest.raises(LedgerNotUsable, match="still contains"):
+        retention._search(path, [b"not there", piece])
+    assert retention._search(path, [b"not there"]) == path.stat().st_size
 
 
 @FILES

@@ -242,6 +242,14 @@ def test_a_row_whose_attempt_proved_nothing_is_not_rejected(running: tuple[Ledge
         mover.reject([sent], "gatewayId.unknown")
 
 
+def test_a_row_in_doubt_is_not_rejected(running: tuple[Ledger, str, Run]) -> None:
+    """It is refused since it may have been sent, not only since it is not pending: its attempt is asked first."""
+    ledger, name, run = running
+    with pytest.raises(IllegalMove, match="may have been sent"):
+        run.reject([ROW_IN[State.IN_DOUBT]], "gatewayId.unknown")
+    assert standing(ledger, name)[ROW_IN[State.IN_DOUBT]] is State.IN_DOUBT
+
+
 def test_a_run_that_was_replaced_rejects_nothing(running: tuple[Ledger, str, Run]) -> None:
     """The run's token is asked for with every write, not with the grants alone."""
     ledger, name, old = running

@@ -154,13 +154,15 @@ def test_an_account_number_that_another_column_repeats_is_masked() -> None:
     """CONTRACT.md: no account number in results. A file's own column may have it once more, alone or among words."""
     row = odd_rows()[0] | {"achAccountNumber": "0012345678"}
     memo = ["0012345678", 'old: 0012345678/0012345678"', "12345678", None]
-    short = row | {"achAccountNumber": "1234"}
-    frame = frame_of([row, row, row, row, short], memo=[*memo, "1234 pieces"], other=["a"] * 5)
+    short, shortest = row | {"achAccountNumber": "1234"}, row | {"achAccountNumber": "12345"}
+    cells = [*memo, "1234 pieces", "12345 pieces"]
+    frame = frame_of([row, row, row, row, short, shortest], memo=cells, other=["a"] * 6)
     form = RequestForm(None, agreement_as_letter=False, emails_node="emails")
     (columns,) = built(frame, form, ["memo", "other"])
     carried = [json.loads(text)["carried"] for text in columns.details.each()]
     assert carried == [
         ["****5678", "a"], ['old: ****5678/****5678"', "a"], ["12345678", "a"], [None, "a"], ["1234 pieces", "a"],
+        ["****2345 pieces", "a"],
     ]  # fmt: skip
 
 
