@@ -35,7 +35,7 @@ _SAID = {
     400: "This request can't be carried out.",
     401: "You are signed out, and nothing was done. Please sign in first.",
     403: "You may not do that.",
-    404: "There is nothing here.",
+    404: "This page does not exist.",
     405: "This page doesn't accept that kind of request.",
     409: "This has changed since your page was loaded. Nothing was done; check again.",
     413: "That is too large.",
@@ -214,7 +214,7 @@ def _uncertain() -> str:
     """Add, where somebody did something, that nobody knows how far it came."""
     if request.method in ("GET", "HEAD"):
         return ""
-    return " What you did may have been recorded or not: check before you repeat it."
+    return " What you did may or may not have been recorded: check before you repeat it."
 
 
 def _say(sentence: str, code: int) -> ResponseReturnValue:

@@ -102,7 +102,7 @@ def _lost(task: Task, ledger: Ledger, preview: Preview) -> str | None:
         ledger.find(batch)  # it may be of the other environment
     except WrongUse:
         return (
-            f"this content was batch {batch}, which the ledger does not know any more: it was restored. Compare the "
+            f"this file was sent as batch {batch}, which the ledger no longer knows: it was restored. Compare the "
             "bank's export with this file; if no row of it was paid: batchpay submit --paid-elsewhere-checked"
         )
     return None

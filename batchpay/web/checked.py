@@ -193,7 +193,7 @@ def _said(chosen: dict[str, Any]) -> str:
     if chosen.get("sheet"):
         said.append(f"sheet {chosen['sheet']}")
     if chosen.get("normalize"):
-        said.append("repairing what is unambiguous")
+        said.append("repairing white space, letter case and decimals")
     if chosen.get("accept"):
         said.append(f"accepting suggestions of {', '.join(chosen['accept'])}")
     return f": {'; '.join(said)}" if said else ""

@@ -298,7 +298,7 @@ def _ask_to_send_again(
                 " VALUES (?, ?, ?, ?, ?, ?, ?, 'asked')",
                 (batch, doubt.row, places[doubt.row], doubt.attempt, person.name, here.clock(), reason),
             )
-        what = f"wants {', '.join(places[doubt.row] for doubt in doubts)} of {batch} to be sent again: {reason}"
+        what = f"requested that {', '.join(places[doubt.row] for doubt in doubts)} of {batch} be sent again: {reason}"
         here.store.note(db, person.name, file_of(here, batch), what, person.proof)
 
 
@@ -343,7 +343,7 @@ class _Signed(SignedOnPage):
         """Raise WrongUse unless what is in doubt is the attempt that the person saw."""
         if doubt is None or self._attempts.get(row) != doubt.attempt:
             what = "one of these payments" if doubt is None or not doubt.reference else doubt.reference
-            raise WrongUse(f"{what} is no longer in doubt, or was sent again in the meantime: check it again")
+            raise WrongUse(f"{what} is no longer in doubt, or was sent again in the meantime; look it up again")
 
     def show(self, found: Proposal) -> None:
         """Compare the attempts they saw with those in doubt, under the batch's lock."""

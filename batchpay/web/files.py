@@ -305,7 +305,7 @@ def _before(here: Site) -> str | None:
         return None
     found = here.store.file(before)
     if found is None or found["state"] not in REPLACEABLE:
-        raise WrongUse("the file that this was to replace has moved on in the meantime, check it again")
+        raise WrongUse("the file to be replaced has changed in the meantime; open it again")
     return before
 
 

@@ -114,9 +114,9 @@ def add(
     """Add a person; raises WrongUse if there is one of that name, or the name or a role is invalid."""
     held = sorted(set(roles), key=list(ROLES).index)
     if not _NAME.fullmatch(name):
-        raise WrongUse("a name has lowercase letters, digits and . _ - @, and begins with a letter")
+        raise WrongUse("a name consists of lowercase letters, digits and . _ - @, and begins with a letter")
     if not held:
-        raise WrongUse(f"a person needs a role: --role {', --role '.join(ROLES)}")
+        raise WrongUse(f"a person needs at least one role: --role {', --role '.join(ROLES)}")
     wants_code = with_code if with_code is not None else any(role in held for role in PROVES)
     made = NewSecrets(_new_password(), new_secret() if wants_code else None)
     with store.write() as db:

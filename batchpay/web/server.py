@@ -266,7 +266,7 @@ def _listen(listen: Listen) -> socket.socket:
             listening.close()
             raise
     except (OSError, OverflowError, UnicodeError):
-        raise WrongUse(f"--listen {listen.address} can't be listened on") from None
+        raise WrongUse(f"can't listen on {listen.address}") from None
     return listening
 
 

@@ -275,7 +275,7 @@ def _write(path: Path, sealed: bytes) -> None:
     except OSError as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise NotUsable(f"the upload can't be kept: {error.strerror}") from None
+        raise NotUsable(f"the upload can't be saved: {error.strerror}") from None
 
 
 def read_progress(folder: Path) -> dict[str, Any]:

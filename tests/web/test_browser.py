@@ -293,14 +293,14 @@ def test_an_upload_says_what_stops_it(office: Office) -> None:
     expect(alert).to_have_text("One file at a time. Nothing was uploaded.")
     file: Any = {"name": "full.csv", "mimeType": "text/csv", "buffer": csv_of({})}
     answers = [
-        (503, "the upload can't be kept: No space left on device"),
+        (503, "the upload can't be saved: No space left on device"),
         (401, "You are signed out, and nothing was done. Please sign in first."),
     ]
     maria.route(
         "**/pieces/0", lambda route: route.fulfill(status=answers[0][0], body=answers[0][1], content_type="text/plain")
     )
     maria.get_by_label("choose a file").set_input_files(file)
-    expect(progress).to_have_text("the upload can't be kept: No space left on device. Trying again.")
+    expect(progress).to_have_text("the upload can't be saved: No space left on device. Trying again.")
     del answers[0]
     expect(alert).to_have_text("You are signed out, and nothing was done. Please sign in first.")
     maria.evaluate(

@@ -190,14 +190,6 @@ def test_nothing_is_called_usual_where_nothing_was_compared(house: House) -> Non
     assert "payees, accounts and amounts are unchanged" in page
 
 
-def test_a_file_that_was_paid_is_known(house: House) -> None:
-    """The same content under another name is the batch it was: nothing is left to send."""
-    batch = house.file(house.sent(*ROWS))["batch"]
-    page = words_of(house.get("maria", f"/files/{send(house, csv_of(*ROWS), 'again.csv')}/check"))
-    assert f"This content is already batch {batch} ." in page
-    assert "There is nothing left to send." in page
-
-
 def test_certain_corrections_are_made_when_a_person_says_so(house: House) -> None:
     """By rule, and shown: what was as suggested passes, how many cells is told, and taking it back checks again."""
     file_id = send(house, csv_of(*ROWS, {**WRONG, "amount": "1,250.00"}, {**WRONG, "paymentId": "X", "amount": "abc"}))

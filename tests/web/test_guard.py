@@ -11,7 +11,7 @@ from werkzeug.routing import Rule
 from werkzeug.test import TestResponse
 
 from batchpay.web.app import CONTENT_SECURITY_POLICY
-from tests.web.house import PEOPLE, ROWS, WRONG, House
+from tests.web.house import PEOPLE, ROWS, SAME_ORIGIN, WRONG, House
 from tests.workflows.desk import PLAIN
 
 SECRET_NUMBERS = (PLAIN["achAccountNumber"], WRONG["achAccountNumber"])
@@ -100,12 +100,14 @@ def test_strangers_are_told_the_same(house: House) -> None:
     ids=str,
 )
 def test_no_other_site_can_make_somebody_act(house: House, headers: dict[str, str]) -> None:
-    """Every address that changes something refuses what did not come from our own pages."""
+    """Every address that changes something refuses what did not come from our own pages, or from nobody."""
     for method in ("POST", "PUT", "PATCH", "DELETE"):
         for rule in rules(house, method):
             address = re.sub(r"<[^>]*>", "1", rule.rule)
             answer = house.as_("pia").open(address, method=method, headers=headers)
             assert answer.status_code == 403, (method, address)
+            if rule.endpoint != "sign_in.enter":
+                assert house.app.test_client().open(address, method=method, headers=SAME_ORIGIN).status_code == 401
 
 
 def test_our_own_pages_act_with_and_without_fetch_metadata(house: House) -> None:

@@ -38,10 +38,11 @@ def test_what_went_earlier_is_not_ready_to_pay(part_sent: House) -> None:
 
 
 def test_a_content_that_was_paid_is_not_said_to_be_ready(house: House) -> None:
-    """Nothing is ready, nothing to look at, and the list says so as well."""
-    house.sent(*ROWS)
-    file_id = house.upload(*ROWS, name="again.csv")
-    page = words_of(house.get("maria", f"/files/{file_id}/check"))
+    """Under another name it is the batch it was: nothing is ready, nothing to look at, and the list says so as well."""
+    file_id = house.sent(*ROWS)
+    batch = house.file(file_id)["batch"]
+    page = words_of(house.get("maria", f"/files/{house.upload(*ROWS, name='again.csv')}/check"))
+    assert f"This content is already batch {batch} ." in page and "There is nothing left to send." in page
     assert "ready to pay 0.00 0 rows plus + sent earlier 60.75 3 rows plus + left out 0.00 0 rows" in page
     assert "Nothing in this file would be sent, so there is nothing to check." in page
     assert "No earlier payment is known here" not in page
@@ -149,43 +150,3 @@ def test_what_is_held_back_is_not_called_finished(part_sent: House) -> None:
     assert "sent earlier 30.50 2 rows plus + left out 30.25 2 rows" in page
     assert "1 row of the batch, 30.25, waits and fails today's rules: held back, not sent." in page
     assert "Rows left out 2" in page and "1 all rows" in page
-
-
-@pytest.mark.parametrize("kind", ["payments", "results", "reconciliation"])
-def test_a_file_of_ours_is_no_export(house: House, kind: str) -> None:
-    """The payment file, its results, or the list of an earlier reconciliation would agree with the ledger."""
-    file_id = house.sent(*ROWS)
-    batch = house.file(file_id)["batch"]
-    content = csv_of(*ROWS)
-    if kind == "results":
-        content = b"invoiceNumber,amount,state,http_status,response_code,gateway_reference,attempts,environment\n"
-        content += b"INV-A,10.00,accepted,200,100,1,1,test\n"
-    if kind == "reconciliation":
-        content = b"verdict,found_by,row,invoiceNumber,gateway_reference,account,state,amount,line_there\n"
-        content += b"matched,invoice,1,INV-A,1,****3924,accepted,10.00,2\n"
-    form = {"export": (io.BytesIO(content), "pay.csv")}
-    page = words_of(house.post("maria", f"/batches/{batch}/reconcile", 400, **form))
-    assert "not an export" in page and "Traceback" not in page
-    assert "Reconciled : done" not in words_of(house.get("maria", f"/files/{file_id}/run"))
-
-
-def test_a_batch_is_not_reconciled_by_what_may_be_a_file_of_ours(house: House) -> None:
-    """Few columns, each with a name that our files have: the page says so, and does not call the batch reconciled."""
-    file_id = house.sent(*ROWS)
-    batch = house.file(file_id)["batch"]
-    for header, careful in (("invoiceNumber,amount,state", True), ("invoiceNumber,amount,Bank status", False)):
-        lines = [f"{row['invoiceNumber']},{row['amount']},accepted" for row in ROWS]
-        form = {"export": (io.BytesIO("\n".join([header, *lines]).encode()), "pay.csv")}
-        house.post("maria", f"/batches/{batch}/reconcile", 303, **form)
-        assert (
-            "Careful: this may be a file of your own" in words_of(house.get("maria", f"/batches/{batch}/reconcile"))
-        ) is careful
-        assert ("Reconciled : done" in words_of(house.get("maria", f"/files/{file_id}/run"))) is not careful
-
-
-def test_an_export_that_names_no_column_is_refused_in_one_sentence(house: House) -> None:
-    """Longer than the lines in which a header is looked for: what the reading child still had open is not told."""
-    batch = house.file(house.sent(*ROWS))["batch"]
-    form = {"export": (io.BytesIO(b"when,what\n" * 60), "bank.csv")}
-    page = words_of(house.post("maria", f"/batches/{batch}/reconcile", 400, **form))
-    assert "no header says which column is the amount" in page and "Traceback" not in page

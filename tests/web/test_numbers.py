@@ -65,9 +65,15 @@ def test_reconciled(sent: tuple[House, str, str], call: Caller) -> None:
 
 
 def test_lists(sent: tuple[House, str, str], call: Caller) -> None:
-    """Files, what waits for approval, and history have the numbers of `status` and of a dry run."""
-    house, _, batch = sent
+    """A run, files, what waits for approval, and history have the numbers of `status` and of a dry run."""
+    house, file_id, batch = sent
     found = call("status", batch, "--json")
+    run = words_of(house.get("maria", f"/files/{file_id}/run"))
+    names = {"accepted": "accepted", "in_doubt": "in doubt", "pending": "waiting", "rejected": "left out"}
+    for state, name in names.items():
+        assert f"{name} {found[state]} {shown(found['amount'][state])}" in run
+    assert f"the file {found['rows']} {shown(found['amount']['total'])}" in run
+    assert f"{shown(found['amount']['accepted'])} accepted of {shown(found['amount']['valid'])}" in run
     home = words_of(house.get("lee", "/"))
     assert f"pay.csv 2 payments in doubt finished {found['valid']} {shown(found['amount']['valid'])}" in home
     history = words_of(house.get("lee", "/history"))
@@ -75,10 +81,12 @@ def test_lists(sent: tuple[House, str, str], call: Caller) -> None:
     assert f"{batch} {found['in_doubt']} payments in doubt {accepted}" in history
     other = {"paymentId": "Z", "invoiceNumber": "INV-Z", "amount": "1234.56"}
     (house.site.home / "z.csv").write_bytes(csv_of(other))
-    dry = call("submit", str(house.site.home / "z.csv"), "--dry-run", "--json")["to_send"]["total"]
-    house.ask(other)
-    waiting = words_of(house.get("daniel", "/to-approve"))
-    assert f"{dry['rows']} {shown(dry['amount'])}" in waiting
+    dry = call("submit", str(house.site.home / "z.csv"), "--dry-run", "--json")["to_send"]
+    asked = house.ask(other)
+    assert f"{dry['total']['rows']} {shown(dry['total']['amount'])}" in words_of(house.get("daniel", "/to-approve"))
+    page = words_of(house.get("daniel", f"/files/{asked}/approve"))
+    for side in ("DEBIT", "CREDIT"):
+        assert f"{dry[side]['rows']} {shown(dry[side]['amount'])}" in page
 
 
 def test_a_batch_of_the_command_line(house: House, call: Caller) -> None:

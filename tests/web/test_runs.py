@@ -6,35 +6,19 @@ import csv
 import dataclasses
 import io
 import json
-import re
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
 from batchpay.errors import NotUsable
 from batchpay.outcome import Outcome
-from batchpay.text import money
-from batchpay.web import papers, run_job, spool
-from batchpay.web.spool import KEPT_S, place, sweep
+from batchpay.web import papers, run_job
 from batchpay.workflows.resolve import RowDecision, settle
-from batchpay.workflows.status import batch_status
 from tests.support.in_process import Caller
-from tests.web.house import ROWS, SAME_ORIGIN, WRONG, House, Yes, words_of
+from tests.web.house import ROWS, House, Yes, words_of
 from tests.workflows.desk import ACCEPTED, ANN, IN_DOUBT
-
-
-def export() -> bytes:
-    """What the gateway exports of today."""
-    today = datetime.now(UTC).date().isoformat()
-    lines = ["INV-A,10.00,paid", "INV-B,20.50,paid", "INV-C,30.25,declined"]
-    return "\n".join(["invoiceNumber,amount,status,date", *(f"{line},{today}" for line in lines), ""]).encode()
 
 
 def answered(house: House, doubt: str) -> None:
@@ -42,40 +26,6 @@ def answered(house: House, doubt: str) -> None:
         return IN_DOUBT if reference == doubt else ACCEPTED
 
     house.answer = answer
-
-
-def status_json(house: House, batch: str) -> dict[str, Any]:
-    """What `batchpay status BATCH --json` says."""
-    return batch_status(batch, house.site.settings).as_json()
-
-
-def test_every_number_is_the_command_lines(house: House) -> None:
-    """Rows and amounts of each state, the total, and what was accepted: as `batchpay status --json` has them."""
-    answered(house, "INV-C")
-    file_id = house.sent(*ROWS, WRONG, partial="yes")
-    found = status_json(house, house.file(file_id)["batch"])
-    page = words_of(house.get("maria", f"/files/{file_id}/run"))
-    names = {"accepted": "accepted", "in_doubt": "in doubt", "pending": "waiting", "rejected": "left out"}
-    for state, name in names.items():
-        amount = found["amount"][state]
-        assert f"{name} {found[state]:,} {money(int(amount.replace('.', '')))}" in page
-    total = money(int(found["amount"]["total"].replace(".", "")))
-    assert f"the file {found['rows']} {total}" in page
-    assert f"{found['amount']['accepted']} accepted of {found['amount']['valid']}" in page
-    history = words_of(house.get("lee", "/history"))
-    assert f"{found['valid']} {found['accepted']} {found['amount']['accepted']}" in history
-
-
-def test_the_check_shows_the_command_lines_numbers(house: House) -> None:
-    """The approver's page and the check's say what `validate --json` says of the same file."""
-    file_id = house.ask(*ROWS, WRONG, partial="yes")
-    facts = house.facts(file_id)
-    for path in ("check", "approve"):
-        page = words_of(house.get("daniel", f"/files/{file_id}/{path}"))
-        for name in ("total", "valid", "rejected"):
-            assert facts["amount"][name] in page, (path, name)
-        for side in ("DEBIT", "CREDIT"):
-            assert f"{facts['to_send'][side]['rows']} {facts['to_send'][side]['amount']}" in page
 
 
 def test_asking_how_far_it_is_ends_with_the_run(house: House) -> None:
@@ -96,125 +46,6 @@ def test_a_child_that_is_gone_is_said(house: House) -> None:
     with house.store.write() as db:
         db.execute("UPDATE file SET state = 'sending' WHERE id = ?", (file_id,))
     assert "ended unexpectedly and is being restarted" in words_of(house.get("lee", f"/files/{file_id}/run/now"))
-
-
-@contextmanager
-def children() -> Iterator[None]:
-    """Papers are made by processes, as they are outside of tests: each loads the program."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("batchpay.web.papers.subprocess", subprocess)
-        yield
-
-
-def test_results_are_made_when_they_are_asked_for(house: House) -> None:
-    """By a child, in memory: the page's folder holds nothing of them, and the download stands in the history."""
-    file_id = house.sent()
-    batch = house.file(file_id)["batch"]
-    with children():
-        given = house.get("maria", f"/batches/{batch}/results?as=csv")
-    assert [row["state"] for row in csv.DictReader(io.StringIO(given.get_data(as_text=True)))] == ["accepted"] * 3
-    assert "attachment; filename=pay.results.csv" in given.headers["Content-Disposition"]
-    assert not list(house.site.home.rglob("*results*"))
-    assert f"downloaded the results of {batch}" in words_of(house.get("lee", "/audit"))
-
-
-def test_an_export_is_compared_and_settles_what_it_proves(house: House) -> None:
-    """Compare changes nothing; settling takes the role, a reason and the password, and leaves the ledger's word."""
-    answered(house, "INV-C")
-    batch = house.file(file_id := house.sent())["batch"]
-    path = f"/batches/{batch}/reconcile"
-    house.post("lee", path, 403)
-    house.post("maria", path, 400, export=(io.BytesIO(b"no"), "export.pdf"))
-    with children():
-        house.post("maria", path, export=(io.BytesIO(export()), "export.csv"))
-    assert not house.events("resolved")
-    page = words_of(house.get("sam", path))
-    assert "matched 2 30.50 2 30.50" in page
-    assert "was refused" in page
-    for stored in place(house.site.home, f"batch-{batch}").iterdir():
-        assert b"INV-A" not in stored.read_bytes()
-    house.post("daniel", f"/batches/{batch}/settle", 403, reason="in the export", password=True)
-    seen = re.findall(r'name="seen" value="(\w+)"', house.get("sam", path).get_data(as_text=True))
-    form: Any = {"seen": seen, "reason": "in the export"}
-    house.post("sam", f"/batches/{batch}/settle", 401, **form, password="wrong")
-    meanwhile = io.BytesIO(export().replace(b"declined", b"paid"))
-    house.post("maria", path, export=(meanwhile, "other.csv"))
-    assert "compared again in the meantime" in words_of(
-        house.post("sam", f"/batches/{batch}/settle", 409, **form, password=True)
-    )
-    assert not house.events("resolved")
-    house.post("maria", path, export=(io.BytesIO(export()), "export.csv"))
-    with children():
-        house.post("sam", f"/batches/{batch}/settle", **form, password=True)
-    (event,) = house.events("resolved")
-    assert event["who"].startswith("Sam Reyes (sam (web))")
-    assert status_json(house, batch)["declined"] == 1
-    for changed, is_reconciled in ((None, True), (b"paid", False)):  # a later export that differs takes it back
-        if changed:
-            house.post("maria", path, export=(io.BytesIO(export().replace(b"declined", changed)), "export.csv"))
-        for page in ("run", "check"):
-            assert ("Reconciled : done" in words_of(house.get("lee", f"/files/{file_id}/{page}"))) is is_reconciled
-    house.now[0] = time.time() + KEPT_S + 60
-    sweep(house.store)
-    assert not place(house.site.home, f"batch-{batch}").exists(), "an export is removed in time"
-
-
-def test_what_an_export_settled_is_said_and_what_it_did_not(house: House) -> None:
-    """Each row with its outcome, and those in doubt that the export does not have; it said neither."""
-    house.answer = lambda reference: ACCEPTED if reference == "INV-A" else IN_DOUBT
-    batch = house.file(house.sent())["batch"]
-    path, settle_path = f"/batches/{batch}/reconcile", f"/batches/{batch}/settle"
-    partly = b"\n".join(line for line in export().split(b"\n") if not line.startswith(b"INV-B"))
-    house.post("maria", path, export=(io.BytesIO(partly), "export.csv"))
-    page = house.get("sam", path)
-    assert "1 payment in doubt is not in the export" in words_of(page)
-    assert "Settle 1 payment" in words_of(page)
-    seen = re.findall(r'name="seen" value="(\w+)"', page.get_data(as_text=True))
-    house.post("sam", settle_path, seen=seen, reason="in the export", password=True)
-    said = words_of(house.get("maria", path))
-    assert "Sam Reyes settled 1 payment by this export: line 4, Grace Quigley , 30.25: was refused" in said
-    assert "1 payment in doubt is not in the export" in said
-    trail = words_of(house.get("lee", "/audit"))
-    assert "settled line 4 declined by what export.csv proves: in the export" in trail
-
-
-def test_a_comparison_offers_nothing_that_was_settled_since(house: House) -> None:
-    """Two people: one settles by hand what the other's page offers, and "settled what it proves" stood for nothing."""
-    answered(house, "INV-C")
-    batch = house.file(house.sent())["batch"]
-    path = f"/batches/{batch}/reconcile"
-    house.post("maria", path, export=(io.BytesIO(export()), "export.csv"))
-    page = house.get("sam", path).get_data(as_text=True)
-    assert "Compared by Maria Lind on" in page
-    seen = re.findall(r'name="seen" value="(\w+)"', page)
-    settle(batch, [RowDecision(3, "accepted")], Yes(), house.site.settings, ANN)
-    form: Any = {"seen": seen, "reason": "in the export", "password": True}
-    answer = words_of(house.post("sam", f"/batches/{batch}/settle", 409, **form))
-    assert "or a payment in doubt was settled" in answer and "Settle 1 payment" not in answer
-    assert "settled what" not in words_of(house.get("lee", "/audit"))
-
-
-def test_of_two_exports_at_once_the_list_is_of_the_one_that_is_shown(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Sam's export came between Maria's and her result: the page compared with hers, and the list was of his."""
-    answered(house, "INV-C")
-    batch = house.file(house.sent())["batch"]
-    path, keep = f"/batches/{batch}/reconcile", spool.keep
-
-    def between(ledger: Any, home: Any, place: str, name: str, content: Any) -> None:
-        if name == "compared":
-            monkeypatch.setattr(spool, "keep", keep)
-            keep(ledger, home, place, "export", [export().replace(b"declined", b"paid")])
-        keep(ledger, home, place, name, content)
-
-    monkeypatch.setattr(spool, "keep", between)
-    house.post("maria", path, export=(io.BytesIO(export()), "export.csv"))
-    house.get("maria", f"/batches/{batch}/reconciled", 409)
-    seen = re.findall(r'name="seen" value="(\w+)"', house.get("sam", path).get_data(as_text=True))
-    house.post("sam", f"/batches/{batch}/settle", 409, seen=seen, reason="in the export", password=True)
-    house.post("maria", path, export=(io.BytesIO(export()), "export.csv"))
-    house.get("maria", f"/batches/{batch}/reconciled")
 
 
 def test_a_batch_is_shown_as_the_file_that_it_was_sent_from(house: House) -> None:
@@ -332,26 +163,6 @@ def test_a_payment_is_found_by_its_id(house: House) -> None:
     assert "No payment with the paymentId" in words_of(house.get("lee", "/history?payment=Bo+Hart"))
 
 
-def test_what_a_child_can_not_make_is_said(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child's one sentence is the page's; the person is not left with half a file."""
-    monkeypatch.setattr(sys, "executable", "/bin/false")
-    batch = house.file(house.sent())["batch"]
-    with children():
-        assert "could not be created" in words_of(house.get("lee", f"/batches/{batch}/report", 503))
-
-
-def test_each_act_must_come_from_our_own_pages(house: House) -> None:
-    """Every form of these pages is refused without Sec-Fetch-Site or Origin, and from another site."""
-    file_id = house.ask()
-    posts = [f"/files/{file_id}/{act}" for act in ("ask", "withdraw", "decide", "stop", "resume")]
-    posts += ["/doubts/b", "/doubts/b/second", "/batches/b/reconcile", "/batches/b/settle", "/audit/check"]
-    assert SAME_ORIGIN == {"Sec-Fetch-Site": "same-origin"}
-    for path in posts:
-        for headers in ({}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "http://evil.example"}):
-            assert house.as_("daniel").post(path, headers=headers).status_code == 403, path
-        assert house.app.test_client().post(path, headers=SAME_ORIGIN).status_code == 401, path
-
-
 def test_a_fault_of_a_child_tells_no_row(
     house: House, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -417,7 +228,7 @@ def test_a_content_that_was_sent_before_the_ledger_was_restored_is_not_asked_for
     """Uploaded once more it was a new file with nothing to compare with, was approved, and paid twice."""
     house, file_id = brought_back
     batch, again = house.file(file_id)["batch"], house.upload(*ROWS)
-    assert f"this content was batch {batch}, which the ledger does not know any more" in words_of(
+    assert f"this file was sent as batch {batch}, which the ledger no longer knows" in words_of(
         house.get("maria", f"/files/{again}/check")
     )
     house.post("maria", f"/files/{again}/ask", 409)

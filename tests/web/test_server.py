@@ -169,23 +169,6 @@ def test_a_child_looks_for_garbage_rarely_before_it_loads_much(tmp_path: Path) -
     assert done.stdout == "200000 False\n"
 
 
-def test_no_child_imports_from_the_current_folder(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A `random.py` beside the files ran in the children of the page, with the API key."""
-    folder, ran = tmp_path / "here", tmp_path / "it ran"
-    folder.mkdir()
-    (folder / "random.py").write_text(f"open({str(ran)!r}, 'w').close()\nraise SystemExit\n")
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr("batchpay.web.papers.subprocess", subprocess)
-    assert house.get("lee", "/template.xlsx").content_length
-    want(house, "check")
-    house.site.jobs.start_wanted()
-    for child in house.site.jobs._children.values():
-        child.wait(60)
-    assert not ran.exists()
-
-
 def test_every_python_that_is_started_ignores_the_current_folder() -> None:
     """Everywhere in the program, not in the page alone."""
     commands = [

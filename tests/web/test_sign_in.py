@@ -207,20 +207,12 @@ def test_a_proxy_says_who_and_never_what(house: House) -> None:
 
 def test_where_others_reach_the_page_an_act_on_money_needs_a_code(house: House) -> None:
     """Behind TLS or a proxy a person without an authenticator moves nothing, with whatever password."""
-    file_id = house.ask()
-    client = behind(house, behind_tls=True)
-    enter(client, "daniel")
-    cookie = client.get_cookie("__Host-batchpay")
-    form = {"decision": "approve", "seal": house.file(file_id)["seal"], "password": PASSWORD}
+    file_id, client, over_tls = house.ask(), behind(house, behind_tls=True), {"base_url": "https://localhost"}
+    form = {"name": "daniel", "password": PASSWORD, "decision": "approve", "seal": house.file(file_id)["seal"]}
     form |= house.hidden(f"/files/{file_id}/decide")
-    assert cookie is None or cookie.secure
-    answer = client.post(f"/files/{file_id}/decide", data=form, headers=SAME_ORIGIN, base_url="https://localhost")
-    if answer.status_code == 401 and sign_in.NO_CODE not in words_of(answer):  # the cookie goes over https alone
-        client.post(
-            "/sign-in", data={"name": "daniel", "password": PASSWORD}, headers=SAME_ORIGIN, base_url="https://localhost"
-        )
-        answer = client.post(f"/files/{file_id}/decide", data=form, headers=SAME_ORIGIN, base_url="https://localhost")
-    assert sign_in.NO_CODE in words_of(answer)
+    assert client.post("/sign-in", data=form, headers=SAME_ORIGIN, **over_tls).status_code == 303
+    answer = client.post(f"/files/{file_id}/decide", data=form, headers=SAME_ORIGIN, **over_tls)
+    assert (answer.status_code, sign_in.NO_CODE in words_of(answer)) == (401, True)
     assert house.file(file_id)["state"] == "asked"
 
 
@@ -255,3 +247,31 @@ def test_a_full_disk_does_not_close_the_page(house: House, monkeypatch: pytest.M
     monkeypatch.setattr(house.store, "write", fails)
     assert "60.75" in words_of(house.get("daniel", f"/files/{file_id}/approve"))
     assert "pay.csv" in words_of(house.get("lee", "/"))
+
+
+SECRET = b"12345678901234567890"
+
+
+@pytest.mark.parametrize(
+    ("at", "code"),
+    [(59, "94287082"), (1111111109, "07081804"), (1234567890, "89005924"), (20000000000, "65353130")],
+)
+def test_codes_are_those_of_rfc_6238(at: int, code: str) -> None:
+    """Its vectors have eight digits, ours are the last six."""
+    assert people.code_at(SECRET, at // people.STEP_S, digits=8) == code
+    assert people.code_at(SECRET, at // people.STEP_S) == code[2:]
+
+
+def test_a_step_counts_once_and_only_near_its_time() -> None:
+    """The code before and the one after are taken, for clocks that differ; none that was used, and none older."""
+    now, step = 3_000_000.0, 100_000
+    codes = {near: people.code_at(SECRET, step + near) for near in (-2, -1, 0, 1, 2)}
+    assert [people.step_of(SECRET, codes[near], now, 0) for near in codes] == [None, step - 1, step, step + 1, None]
+    assert people.step_of(SECRET, codes[0], now, step) is None
+    assert people.step_of(SECRET, codes[-1], now, step) is None
+    assert people.step_of(SECRET, codes[1], now, step) == step + 1
+
+
+def test_a_secret_is_shown_to_be_typed_and_to_be_linked() -> None:
+    assert people.secret_shown(SECRET).replace(" ", "") == "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
+    assert people.secret_address(SECRET, "maria").startswith("otpauth://totp/batchpay%3Amaria?secret=GEZDGNBV")
