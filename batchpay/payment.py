@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from typing import ClassVar
 
 _GROUPED = re.compile(r"[0-9]{1,3}(,[0-9]{3})+\.[0-9]{2}", re.ASCII)
 _AMOUNT = re.compile(r"([0-9]{1,15})\.([0-9]{2})", re.ASCII)
@@ -142,3 +143,32 @@ def format_cents(cents: int) -> str:
     """Return an amount as it is written on the wire: 1250 -> `12.50`."""
     sign = "-" if cents < 0 else ""
     return f"{sign}{abs(cents) // 100}.{abs(cents) % 100:02d}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunWork:
+    """What one call did with a batch."""
+
+    STATES: ClassVar = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT)
+    """States that a row has once it was sent."""
+    by_state: Mapping[State, Totals] = field(default_factory=dict)
+    """The rows that it brought into each of these states."""
+    attempts: int = 0
+    """Requests that it made."""
+    refusals: int = 0
+    """Those of them that the gateway refused because too many came."""
+    seconds: float = 0.0
+
+    @property
+    def total(self) -> Totals:
+        """Return all the rows that it sent."""
+        return sum(self.by_state.values(), Totals())
+
+    def __add__(self, other: RunWork) -> RunWork:
+        by_state = {state: self.of(state) + other.of(state) for state in self.STATES}
+        refusals, seconds = self.refusals + other.refusals, self.seconds + other.seconds
+        return RunWork(by_state, self.attempts + other.attempts, refusals, seconds)
+
+    def of(self, state: State) -> Totals:
+        """Return the rows that it brought into a state."""
+        return self.by_state.get(state, Totals())

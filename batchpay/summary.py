@@ -10,13 +10,18 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from batchpay.errors import LedgerDamaged
-from batchpay.payment import Environment, State, Totals, format_cents
+from batchpay.payment import Environment, RunWork, State, Totals, format_cents
 from batchpay.text import instant, local_time, row_count, totals_apart, totals_json
 from batchpay.writing.atomic import ReadFiles
 
 if TYPE_CHECKING:
     from batchpay.ledger.records import BatchSummary
 
+_AS_IN_LEDGER = (
+    "file", "total", "by_state", "batch", "environment", "results", "results_missing", "ledger_failed", "stopped",
+    "started_at", "finished_at", "by_direction", "apart", "rate_found", "work",
+)  # fmt: skip
+"""What a batch's summary takes over as it is."""
 SENDABLE = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING)
 """States of the rows that passed the rules, in the order in which a person wants to see them."""
 
@@ -60,6 +65,10 @@ class Summary:
     """Other batches with rows in doubt, by name, each by DEBIT and CREDIT: a person must review them."""
     read: ReadFiles | None = None
     """Which files were read; None for standard input, objects of a store, and where none was."""
+    work: RunWork = RunWork()
+    """What this call did: the rest is about the file or the batch, whoever did it."""
+    paid_before: str | None = None
+    """That nothing was left to send, of what was paid by an earlier call; among `notes` as well."""
     checked_only: bool = False
     """Whether nothing was to be sent: then rows that wait are no reason for exit code 6."""
 
@@ -162,24 +171,9 @@ def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
         f"names, details and messages were purged {local_time(batch.purged_at)}: results and reports can no longer be "
         "written, and an export is matched by the gateway's reference alone"
     )
-    return Summary(
-        file=batch.file,
-        total=batch.total,
-        by_state=batch.by_state,
-        batch=batch.batch,
-        environment=batch.environment,
-        warnings=warnings,
-        results=batch.results,
-        results_missing=batch.results_missing,
-        ledger_failed=batch.ledger_failed,
-        stopped=batch.stopped,
-        started_at=batch.started_at,
-        finished_at=batch.finished_at,
-        by_direction=batch.by_direction,
-        apart=batch.apart,
-        rate_found=batch.rate_found,
-        outdated=outdated,
-        notes=[*filter(None, [outdated]), *batch.late_answers, *ahead, *limit, *([purged] if batch.purged_at else [])],
-        **({"allowed_duplicates": allowed} if (allowed := batch.options.get("allowed_duplicates")) else {}),
-        held_back=batch.held_back if batch.held_back.rows <= pending.rows else pending,  # some are now in doubt
-    )
+    notes = [*filter(None, [outdated]), *batch.late_answers, *ahead, *limit, *([purged] if batch.purged_at else [])]
+    held_back = batch.held_back if batch.held_back.rows <= pending.rows else pending  # some are now in doubt
+    same = {name: getattr(batch, name) for name in _AS_IN_LEDGER}
+    summary = Summary(**same, warnings=warnings, outdated=outdated, notes=notes, held_back=held_back)
+    summary.allowed_duplicates = batch.options.get("allowed_duplicates") or summary.allowed_duplicates
+    return summary

@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 from batchpay.payment import Totals, format_cents
@@ -146,3 +147,13 @@ def is_text_encoding(name: str) -> bool:
         return codecs.lookup(name).name not in _NO_FILES and bool(codecs.getincrementaldecoder(name))
     except (LookupError, ValueError):
         return False
+
+
+def write_ranges(rows: Iterable[int]) -> str:
+    """Write row numbers compactly: 1, 2, 3, 7 -> `1-3,7`."""
+    numbers = sorted(rows)
+    if numbers and numbers == list(range(numbers[0], numbers[0] + len(numbers))):  # the usual case
+        return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
+    ends = [at for at, (row, following) in enumerate(pairwise(numbers), 1) if following != row + 1]
+    parts = (numbers[first:end] for first, end in pairwise((0, *ends, len(numbers))))
+    return ",".join(str(part[0]) if part[0] == part[-1] else f"{part[0]}-{part[-1]}" for part in parts if part)

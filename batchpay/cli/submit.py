@@ -37,6 +37,7 @@ from batchpay.cli.paths import Outputs, beside, check_folder, expand, make_folde
 from batchpay.cli.process import CommandLine, actor
 from batchpay.errors import BatchpayError, WrongUse
 from batchpay.settings import Settings
+from batchpay.text import printable
 from batchpay.workflows.requests import file_request, preflight_of, run_request, sending_settings
 from batchpay.writing.place import PLAN
 from batchpay.writing.table import table_format
@@ -241,6 +242,8 @@ def _submit_one(
     with progress_for(context, settings, ask=not options["yes"]) as progress:
         summary, verdict = flow.submit(request, submission, settings, credentials, actor(), progress)
     account.add(summary)
+    if summary.paid_before:  # with --quiet as well: whoever sends yesterday's file by mistake gets exit code 0
+        click.echo(f"batchpay: {printable(f'{summary.file}: {summary.paid_before}')}", err=True)
     output.detail(context, f"{summary.file}: batch {summary.batch}, {summary.seconds:.1f} s")
     if options["archive"]:
         archive_finished(path, options["archive"], summary)

@@ -11,7 +11,6 @@ import json
 import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from typing import Any
 
 from batchpay.ledger.keys import Keys
@@ -101,16 +100,6 @@ def account_changed(details: Iterable[str], noted: dict[str, str]) -> bool:
     """Return whether the last of these events that notes an account notes another one."""
     known = [found for detail in details if (found := json.loads(detail).get(_ACCOUNT))]
     return bool(known and noted) and known[-1] != noted[_ACCOUNT]
-
-
-def write_ranges(rows: Iterable[int]) -> str:
-    """Write row numbers compactly: 1, 2, 3, 7 -> `1-3,7`."""
-    numbers = sorted(rows)
-    if numbers and numbers == list(range(numbers[0], numbers[0] + len(numbers))):  # the usual case
-        return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
-    ends = [at for at, (row, following) in enumerate(pairwise(numbers), 1) if following != row + 1]
-    parts = (numbers[first:end] for first, end in pairwise((0, *ends, len(numbers))))
-    return ",".join(str(part[0]) if part[0] == part[-1] else f"{part[0]}-{part[-1]}" for part in parts if part)
 
 
 def read_ranges(text: str) -> Iterator[tuple[int, int]]:

@@ -15,11 +15,11 @@ from typing import Any
 
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.database import Transaction
-from batchpay.ledger.event_chain import write_ranges
 from batchpay.ledger.records import TotalsDelta
 from batchpay.ledger.states import OPEN, STATES, require_person
 from batchpay.outcome import CUT, MASK, Outcome
 from batchpay.payment import State
+from batchpay.text import write_ranges
 
 _Others = Mapping[int, tuple[int, int]]
 """Batch and number of another row with the same reference, by row."""

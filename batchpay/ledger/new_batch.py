@@ -17,10 +17,10 @@ from batchpay.errors import BatchpayError, WrongUse
 from batchpay.ledger import plans
 from batchpay.ledger.columns import PaymentColumns, RejectedColumns
 from batchpay.ledger.database import Transaction
-from batchpay.ledger.event_chain import DIRECTIONS, now_ms, write_ranges
+from batchpay.ledger.event_chain import DIRECTIONS, now_ms
 from batchpay.ledger.records import NewBatch, TotalsDelta, batch_name
 from batchpay.ledger.states import NEW, PENDING, REJECTED, require
-from batchpay.text import row_count
+from batchpay.text import row_count, write_ranges
 
 _WAITING_MAX = 3
 """How many sets of rows may wait to be written: it bounds the memory."""

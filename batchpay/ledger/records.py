@@ -14,7 +14,7 @@ from typing import Any
 
 from batchpay.errors import LedgerDamaged
 from batchpay.outcome import Answer
-from batchpay.payment import Environment, State, Totals
+from batchpay.payment import Environment, RunWork, State, Totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +167,8 @@ class BatchSummary:
     """Requests a second that the gateway took, if a run of this process found its limit."""
     limit_found: str | None = None
     """The same in words."""
+    work: RunWork = RunWork()
+    """What a run of this process did."""
     purged_at: datetime | None = None
     """When names, details and messages of its rows were erased; None while the ledger has them."""
     outdated: str | None = None

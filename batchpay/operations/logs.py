@@ -23,13 +23,14 @@ from batchpay.text import printable
 
 LOGGER = "batchpay"
 FIELDS = (
-    "batch", "environment", "file", "row", "rows", "cents", "rejected", "state", "reason", "attempt", "http_status",
-    "rate", "stopped", "exit_code", "path", "duration_s", "version",
+    "batch", "environment", "file", "row", "rows", "row_ranges", "cents", "accepted", "declined", "in_doubt", "pending",
+    "rejected", "attempts", "refusals", "state", "reason", "attempt", "http_status", "rate", "stopped", "exit_code",
+    "path", "duration_s", "version",
     "call", "pid", "host",
 )  # fmt: skip
 """Fields that an event may have, in the order in which they are written; any other is left out."""
-_NAMES = ("call", "host", "batch", "file", "path")
-"""Fields that name something in this program and may hold digits: a batch's name, a date in a file's name."""
+_NAMES = ("call", "host", "batch", "file", "path", "row_ranges")
+"""Fields that name something in this program and may hold digits: a batch's name, a date in a file's name, rows."""
 _DIGITS = re.compile(
     r"(?<=[\w\]]:)[0-9]{5}(?![\w.])"  # a port
     r"|(?<![0-9.])[0-9]{1,10}\.[0-9]{2}(?![0-9])"  # an amount

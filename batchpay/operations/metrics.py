@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from batchpay.operations.ledger_state import LedgerState
-from batchpay.payment import State
+from batchpay.payment import RunWork, State
 from batchpay.summary import Summary
 from batchpay.text import printable
 from batchpay.writing.atomic import atomic_writer
@@ -100,6 +100,13 @@ def _lines(
         "Requests a second that the gateway took, where its limit was met.",
         [(labels, one.rate_found) for labels, one in named if one.rate_found is not None],
     )
+    work = sum((one.work for one in summaries), RunWork())
+    did = [(f'state="{state}"', work.of(state)) for state in RunWork.STATES]
+    yield from _metric("call_rows", "Rows that this call sent, by state.", [(key, t.rows) for key, t in did])
+    yield from _metric("call_amount_cents", "Cents of these rows.", [(key, t.cents) for key, t in did])
+    seconds = (finished_at - started_at).total_seconds()
+    yield from _metric("call_seconds", "How long this call took.", [("", seconds)])
+    yield from _metric("call_refusals", "Requests of this call refused as too many.", [("", work.refusals)])
     codes = {key: one.exit_code for key, one in named} | {_place(file, ""): code for file, code in ended.items()}
     yield from _metric("file_exit_code", "Exit code of each file.", list(codes.items()))
     yield from _metric("exit_code", "Exit code of the whole call.", [("", exit_code)])

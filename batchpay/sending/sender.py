@@ -47,6 +47,8 @@ class Tally:
 
     outcomes: dict[State, int] = field(default_factory=lambda: dict.fromkeys(State, 0))
     attempts: int = 0
+    refusals: int = 0
+    """Attempts that the gateway refused because too many came."""
 
     @property
     def finished(self) -> int:
@@ -214,6 +216,7 @@ class Sender:
             self._throttle.learn(outcome.pace, sent_at)
         with self._lock:
             self.tally.attempts += 1
+            self.tally.refusals += outcome.pace is not None and outcome.pace.refused
         return outcome
 
     def _is_over(self) -> bool:

@@ -5,9 +5,9 @@ The sending half's order of steps, used by `submit` and `resume` alike. It impor
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from pathlib import Path
@@ -31,7 +31,7 @@ from batchpay.ledger.contract import Ledger, Run
 from batchpay.ledger.records import BatchSummary
 from batchpay.operations.logs import is_logging, log
 from batchpay.outcome import Finding
-from batchpay.payment import Actor, State, Totals
+from batchpay.payment import Actor, RunWork, State, Totals
 from batchpay.reports.results import told_more, write_results
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.one_core import on_one_core as on_one_core  # for the owner of a process
@@ -40,7 +40,7 @@ from batchpay.sending.retry import Attempts
 from batchpay.sending.sender import Sender, Tally
 from batchpay.sending.shared_rate import SharedThrottle
 from batchpay.settings import Settings
-from batchpay.text import printable, row_count
+from batchpay.text import printable, row_count, write_ranges
 from batchpay.workflows.held_back import Fails, HeldBack, Midnight, any_of, find_held_back
 from batchpay.workflows.move_gateway import follow_settings, refuse_other_gateway
 from batchpay.writing.place import standing, stem_and_ending
@@ -74,11 +74,11 @@ class LibraryProcess:
 
     def running(self, stop: StopRequest) -> AbstractContextManager[None]:
         """Do nothing."""
-        return contextlib.nullcontext()
+        return nullcontext()
 
     def sending(self, workers: int) -> AbstractContextManager[None]:
         """Do nothing."""
-        return contextlib.nullcontext()
+        return nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,57 +127,159 @@ def run_batch(
         batch = ledger.find(batch.batch)
     _refuse_a_ledger_brought_back(ledger, batch, request.results)
     _require_approval(ledger, batch, settings, request)
-    stop, sending = request.stop, False
     ahead_days = _clock_ahead_days(ledger, settings, progress)
-    with request.owner.running(stop):
+    doubted = _rows_in_doubt(ledger, batch)
+    with request.owner.running(request.stop):
+        run = _BatchRun(ledger, batch, settings, request, actor, progress)
+        with run.ending():
+            run.send(credentials)
+        finished = replace(run.finished(), clock_ahead_days=ahead_days)
+        _log_end(ledger, finished, doubted)
+        return _with_results(ledger, finished, request.results)
+
+
+class _BatchRun:
+    """One run from its start to its end in the ledger."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        batch: BatchSummary,
+        settings: Settings,
+        request: RunRequest,
+        actor: Actor,
+        progress: Progress,
+    ) -> None:
+        self._ledger, self._settings, self._request, self._progress = ledger, settings, request, progress
+        self._before = batch
         results = None if request.results is None else str(request.results.absolute())
         api_id, is_unique = settings.gateway.api_id, settings.gateway.reference_is_unique
-        run = ledger.start(
+        self._run = ledger.start(
             batch.batch, str(actor), request.why, results=results, api_id=api_id, reference_is_unique=is_unique
         )
-        _tell_start(batch, run, progress)
-        held_back, found = HeldBack(), None
-        midnight = Midnight(request.day if settings.policy.refuses_past_start else None)
+        _tell_start(batch, self._run, progress)
+        self._batch = batch
+        self._held_back = HeldBack()
+        self._midnight = Midnight(request.day if settings.policy.refuses_past_start else None)
+        self._sender: Sender | None = None
+        self._found: Finding | None = None
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """End the run, whatever ends what it does; raises what did, unless the batch can tell of it."""
+        stop = self._request.stop
         try:
-            _refuse_what_changed(ledger, batch, settings, request)
-            held_back = _held_back(ledger, batch, request, midnight)
-            if (to_send := _to_send(ledger, batch, held_back)).rows:
-                progress.begin(batch, to_send)
-                if request.preflight is not None and _ask_before_sending(
-                    ledger, run, batch, request.preflight, progress
-                ):
-                    held_back = _held_back(ledger, batch, request, midnight)
-                sending = True
-                found = _send_pending(ledger, run, batch, settings, credentials, request, held_back, midnight, progress)
-                if midnight.has_passed:
-                    before, held_back = held_back, _held_back(ledger, batch, request, midnight)
-                    if missed := held_back.totals.rows - before.totals.rows:
-                        progress.say(f"{row_count(missed)} held back since midnight: the first day has passed")
-            else:
-                progress.say(f"batch {batch.batch}: nothing is left to send")
-            # A signal that came while the last row was in flight has stopped nothing of this batch.
-            run.finish(stop.reason if _to_send(ledger, batch, held_back).rows else None, held_back.totals)
-            finished = ledger.find(batch.batch)
-        except RunStopped as error:
-            stop.ask(str(error))
-            run.finish(stop.reason, held_back.totals)
-            finished = ledger.find(batch.batch)
+            try:
+                self._batch = _refuse_what_changed(self._ledger, self._before, self._settings, self._request)
+                yield
+                # A signal that came while the last row was in flight has stopped nothing of this batch.
+                stopped = stop.reason if self._to_send().rows else None
+            except RunStopped as error:
+                stop.ask(str(error))
+                stopped = stop.reason
+            self._run.finish(stopped, self._held_back.totals)
+            self._batch = self._with_work(self._ledger.find(self._before.batch))
         except LedgerNotUsable as error:
-            run.close()
-            if not sending:
+            self._run.close()
+            if self._sender is None:
                 raise
-            finished = _after_ledger_failed(ledger, batch, error, stop)
+            self._batch = _after_ledger_failed(self._ledger, self._before, error, stop)
         except BatchpayError as error:  # settings that do not fit, or a person must approve: nothing was sent
-            run.finish(printable(str(error)), held_back.totals)
+            self._run.finish(printable(str(error)), self._held_back.totals)
             raise
         except BaseException:
-            run.close()
+            self._run.close()
             raise
-        if found is not None:
-            finished = replace(finished, rate_found=round(found.rate, 2), limit_found=str(found))
-        finished = replace(finished, clock_ahead_days=ahead_days, late_answers=tuple(run.late))
-        _log_end(ledger, finished)
-        return _with_results(ledger, finished, request.results)
+
+    def send(self, credentials: Credentials) -> None:
+        """Ask the gateway, and send what is pending and not held back."""
+        self._hold_back()
+        if not (to_send := self._to_send()).rows:
+            self._progress.say(f"batch {self._before.batch}: nothing is left to send")
+            return
+        self._progress.begin(self._before, to_send)
+        if self._request.preflight is not None and self._ask_gateway(self._request.preflight):
+            self._hold_back()
+        self._send_pending(credentials)
+        if self._midnight.has_passed:
+            before = self._held_back.totals.rows
+            self._hold_back()
+            if missed := self._held_back.totals.rows - before:
+                self._progress.say(f"{row_count(missed)} held back since midnight: the first day has passed")
+
+    def finished(self) -> BatchSummary:
+        """Return the batch as it is after the run, with what is known only here."""
+        batch = replace(self._batch, late_answers=tuple(self._run.late))
+        if (found := self._found) is None:
+            return batch
+        return replace(batch, rate_found=round(found.rate, 2), limit_found=str(found))
+
+    def _with_work(self, now: BatchSummary) -> BatchSummary:
+        """Add what the run did: which rows it brought into which state, and its requests."""
+        tally = self._sender.tally if self._sender else Tally()
+        moved = {state: now.by_state[state] - self._batch.by_state[state] for state in RunWork.STATES}
+        seconds = (now.finished_at - now.started_at).total_seconds() if now.finished_at and now.started_at else 0.0
+        return replace(now, work=RunWork(moved, tally.attempts, tally.refusals, seconds))
+
+    def _hold_back(self) -> None:
+        """Find the pending rows that fail today's rules, or whose first day has passed since."""
+        looks = [] if self._request.fails is None else [self._request.fails]
+        if self._midnight.has_passed:
+            looks.append(self._midnight.missed)
+        self._held_back = find_held_back(self._ledger, self._before.batch, any_of(looks))
+
+    def _to_send(self) -> Totals:
+        """Count what is left to send by the ledger as it is now: a run's start may have put rows back."""
+        return self._ledger.find(self._before.batch).by_state[State.PENDING] - self._held_back.totals
+
+    def _ask_gateway(self, preflight: Preflight) -> bool:
+        """Stop unless the gateway accepts our credentials; reject pending rows of accounts no payment can go through.
+
+        Returns whether there were any.
+        """
+        preflight.check_connection()
+        refused = preflight.refused(self._before.options.get("gateway_ids", ()))
+        rows: dict[str, list[int]] = {}
+        for row in self._ledger.rows(self._before.batch, [State.PENDING]) if refused else ():
+            code = refused.get(row.details["gatewayId"])
+            if code is not None:
+                rows.setdefault(code, []).append(row.row)
+        for code, numbers in rows.items():
+            self._run.reject(numbers, f"gatewayId.{code}")
+            self._progress.say(f"rejected, gatewayId.{code}: {row_count(len(numbers))}")
+        return bool(rows)
+
+    def _send_pending(self, credentials: Credentials) -> None:
+        """Send under the throttle until nothing is left or the run must stop; remember the gateway's limit, if met."""
+        settings, stop, limits = self._settings, self._request.stop, self._request.limits
+        with (
+            closing(PaymentsClient(settings.gateway, credentials)) as client,
+            self._request.owner.sending(settings.submit.workers),
+        ):
+            shared = self._ledger.shared_rate(f"{self._before.environment} {self._before.origin}")
+            if shared is None:
+                throttle = Throttle.from_settings(settings.submit, stop.event)
+            else:
+                throttle = SharedThrottle.over(shared, settings.submit, stop.event, start := shared.found())
+                if start is not None and throttle.state().rate == start.rate:
+                    self._progress.say(f"starting at {start}, the pace at which an earlier run ended")
+            attempts = Attempts(settings.submit, stop.event)
+            self._sender = Sender(self._run, client.pay, throttle, attempts, settings.submit, stop)
+            try:
+                with limits.watched(stop):
+                    self._sender.send_all(
+                        limits,
+                        lambda tally: self._progress.update(tally, throttle),
+                        lambda payment: payment.row in self._held_back or self._midnight.missed_by(payment),
+                    )
+            finally:
+                self._found = throttle.finding()
+                if self._found is not None:
+                    log("limit found", batch=self._before.batch, rate=str(self._found))
+                if shared is not None:
+                    if (known := throttle.to_remember()) is not None:
+                        shared.remember(known)
+                    shared.close()
 
 
 def _tell_start(batch: BatchSummary, run: Run, progress: Progress) -> None:
@@ -228,8 +330,8 @@ def _require_approval(ledger: Ledger, batch: BatchSummary, settings: Settings, r
         policy.require(batch.file, batch.sendable.cents, approvals)
 
 
-def _refuse_what_changed(ledger: Ledger, batch: BatchSummary, settings: Settings, request: RunRequest) -> None:
-    """Raise WaitingForPerson if the run's start made rows pending that nobody has approved.
+def _refuse_what_changed(ledger: Ledger, batch: BatchSummary, settings: Settings, request: RunRequest) -> BatchSummary:
+    """Return the batch as the run's start left it; raises WaitingForPerson if rows are pending that nobody approved.
 
     An answer that was set aside may put a row back. Nobody had looked at it before: it was not pending. Raises
     BatchHeld if the batch went to another gateway since it was found.
@@ -238,27 +340,14 @@ def _refuse_what_changed(ledger: Ledger, batch: BatchSummary, settings: Settings
     if now.origin != batch.origin:
         raise BatchHeld(f"batch {batch.batch} was moved to {now.origin} meanwhile; nothing was sent: run it again")
     more = now.by_state[State.PENDING].rows - batch.by_state[State.PENDING].rows
-    if more <= 0:
-        return
-    if request.approvals is not None:
+    if more > 0 and request.approvals is not None:
         raise WaitingForPerson(
             f"{printable(batch.file)}: answers that were set aside put {row_count(more)} back to be sent that the plan "
             "does not have; nothing was sent. Prepare a new plan"
         )
-    _require_approval(ledger, now, settings, request)
-
-
-def _held_back(ledger: Ledger, batch: BatchSummary, request: RunRequest, midnight: Midnight) -> HeldBack:
-    """Find the pending rows that fail today's rules, or whose first day has passed since."""
-    looks = [] if request.fails is None else [request.fails]
-    if midnight.has_passed:
-        looks.append(midnight.missed)
-    return find_held_back(ledger, batch.batch, any_of(looks))
-
-
-def _to_send(ledger: Ledger, batch: BatchSummary, held_back: HeldBack) -> Totals:
-    """Count what is left to send by the ledger as it is now: a run's start may have put rows back."""
-    return ledger.find(batch.batch).by_state[State.PENDING] - held_back.totals
+    if more > 0:
+        _require_approval(ledger, now, settings, request)
+    return now
 
 
 def _after_ledger_failed(
@@ -276,24 +365,43 @@ def _after_ledger_failed(
         raise RunStopped(reason) from None
 
 
-def _log_end(ledger: Ledger, finished: BatchSummary) -> None:
-    """Log how the run ended, and every row of the batch that a person must look at."""
+def _rows_in_doubt(ledger: Ledger, batch: BatchSummary) -> list[tuple[int, str | None]]:
+    """Return the rows in doubt with their reasons, if they are to be logged."""
+    if not is_logging() or not batch.by_state[State.IN_DOUBT].rows:
+        return []
+    found = ledger.row_columns(batch.batch, [State.IN_DOUBT])
+    return [one for columns in found for one in zip(columns.rows, columns.reasons, strict=True)]
+
+
+def _log_end(ledger: Ledger, finished: BatchSummary, doubted: list[tuple[int, str | None]]) -> None:
+    """Log how the run ended, and every row that a person must look at: in full where it was not in doubt before."""
     try:
-        _log_doubts(ledger, finished)
+        now = _rows_in_doubt(ledger, finished)
     except LedgerNotUsable as error:  # how the run ended is in the summary anyway
         log("rows in doubt not listed", level=logging.WARNING, batch=finished.batch, reason=once_sent(error))
+    else:
+        for row, reason in now:
+            if (row, reason) not in doubted:
+                log("row in doubt", level=logging.WARNING, batch=finished.batch, row=row, reason=reason)
+        if known := [row for row, reason in now if (row, reason) in doubted]:
+            ranges = write_ranges(known)
+            log("still in doubt", level=logging.WARNING, batch=finished.batch, rows=len(known), row_ranges=ranges)
     if (held := finished.held_back).rows:
         log("rows held back", level=logging.WARNING, batch=finished.batch, rows=held.rows, cents=held.cents)
-    if finished.stopped:
-        log("run stopped", level=logging.WARNING, batch=finished.batch, stopped=finished.stopped)
-    else:
-        log("run ended", batch=finished.batch, rows=finished.total.rows)
-
-
-def _log_doubts(ledger: Ledger, finished: BatchSummary) -> None:
-    for columns in ledger.row_columns(finished.batch, [State.IN_DOUBT]) if is_logging() else ():
-        for row, reason in zip(columns.rows, columns.reasons, strict=True):
-            log("row in doubt", level=logging.WARNING, batch=finished.batch, row=row, reason=reason)
+    work = finished.work
+    log(
+        "run stopped" if finished.stopped else "run ended",
+        level=logging.WARNING if finished.stopped else logging.INFO,
+        batch=finished.batch,
+        rows=work.total.rows,
+        cents=work.total.cents,
+        **{str(state): totals.rows for state, totals in work.by_state.items()},
+        pending=finished.by_state[State.PENDING].rows,
+        attempts=work.attempts,
+        refusals=work.refusals,
+        duration_s=round(work.seconds, 3),
+        stopped=finished.stopped,
+    )
 
 
 def _with_results(ledger: Ledger, finished: BatchSummary, path: Path | None) -> BatchSummary:
@@ -311,64 +419,3 @@ def _with_results(ledger: Ledger, finished: BatchSummary, path: Path | None) -> 
         paid = "everything was paid" if finished.by_state[State.ACCEPTED] == finished.sendable else None
         told = f"the results file could not be written: {why}", f"run batchpay results {finished.batch}"
         return replace(finished, stopped="; ".join(filter(None, (finished.stopped, paid, *told))), results_missing=True)
-
-
-def _send_pending(
-    ledger: Ledger,
-    run: Run,
-    batch: BatchSummary,
-    settings: Settings,
-    credentials: Credentials,
-    request: RunRequest,
-    held_back: HeldBack,
-    midnight: Midnight,
-    progress: Progress,
-) -> Finding | None:
-    """Send under the throttle until nothing is left or the run must stop; return the gateway's limit, if reached."""
-    gateway = f"{batch.environment} {batch.origin}"
-    stop, workers = request.stop, settings.submit.workers
-    with contextlib.closing(PaymentsClient(settings.gateway, credentials)) as client, request.owner.sending(workers):
-        shared = ledger.shared_rate(gateway)
-        if shared is None:
-            throttle = Throttle.from_settings(settings.submit, stop.event)
-        else:
-            throttle = SharedThrottle.over(shared, settings.submit, stop.event, start := shared.found())
-            if start is not None and throttle.state().rate == start.rate:
-                progress.say(f"starting at {start}, the pace at which an earlier run ended")
-        attempts = Attempts(settings.submit, stop.event)
-        sender = Sender(run, client.pay, throttle, attempts, settings.submit, stop)
-        try:
-            with request.limits.watched(stop):
-                sender.send_all(
-                    request.limits,
-                    lambda tally: progress.update(tally, throttle),
-                    lambda payment: payment.row in held_back or midnight.missed_by(payment),
-                )
-        finally:
-            if (found := throttle.finding()) is not None:
-                log("limit found", batch=batch.batch, rate=str(found))
-            if shared is not None:
-                if (known := throttle.to_remember()) is not None:
-                    shared.remember(known)
-                shared.close()
-    return found
-
-
-def _ask_before_sending(
-    ledger: Ledger, run: Run, batch: BatchSummary, preflight: Preflight, progress: Progress
-) -> bool:
-    """Stop unless the gateway accepts our credentials; reject pending rows whose account no payment can go through.
-
-    Returns whether there were any.
-    """
-    preflight.check_connection()
-    refused = preflight.refused(batch.options.get("gateway_ids", ()))
-    rows: dict[str, list[int]] = {}
-    for row in ledger.rows(batch.batch, [State.PENDING]) if refused else ():
-        code = refused.get(row.details["gatewayId"])
-        if code is not None:
-            rows.setdefault(code, []).append(row.row)
-    for code, numbers in rows.items():
-        run.reject(numbers, f"gatewayId.{code}")
-        progress.say(f"rejected, gatewayId.{code}: {row_count(len(numbers))}")
-    return bool(rows)

@@ -6,6 +6,7 @@ before the whole file was checked, and nothing is sent before the whole batch is
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -123,7 +124,7 @@ def submit(
                 continue  # payments of this file were added in between: they must be looked up as well
             summary = _summary_of_run(request, checked, finished)
             if not (found.is_new or checked.releasable.rows):
-                summary.notes += _nothing_left_notes(found.batch, submission.decisions)
+                _note_paid_before(summary, ledger, found.batch, submission.decisions)
             summary.seal = plan.seal if plan else None
             summary.released = found.released
             if found.released.rows:  # the batch itself records what was let through when it was registered
@@ -136,17 +137,19 @@ def submit(
     )
 
 
-def _nothing_left_notes(batch: BatchSummary, decisions: Decisions) -> list[str]:
+def _note_paid_before(summary: Summary, ledger: Ledger, batch: BatchSummary, decisions: Decisions) -> None:
     """Report if all of a known batch was paid before: the same wages a month later look as if they were paid again."""
-    waiting = (State.PENDING, State.SENDING, State.IN_DOUBT)
-    if not batch.by_state[State.ACCEPTED].rows or any(batch.by_state[state].rows for state in waiting):
-        return []
-    on = f"{batch.registered_at.astimezone():%m/%d/%Y}"
-    reason = "another reason" if decisions.again else "a reason"
-    return [
-        f"nothing was left to send of this content: it is batch {batch.batch}, registered on {on}; if it must be paid "
-        f"once more: --again with {reason}"
-    ]
+    waiting, paid = (State.PENDING, State.SENDING, State.IN_DOUBT), batch.by_state[State.ACCEPTED]
+    if not paid.rows or any(batch.by_state[state].rows for state in waiting):
+        return
+    rows = f"all {row_count(paid.rows)} were" if paid == batch.total else f"{row_count(paid.rows)} were"
+    on = f"{ledger.last_progress_at(batch.batch).astimezone():%m/%d/%Y}"
+    summary.paid_before = (
+        f"0 sent now; {rows} paid by batch {batch.batch} on {on}; if they must be paid once more: --again with "
+        f"{'another reason' if decisions.again else 'a reason'}"
+    )
+    summary.notes.append(summary.paid_before)
+    log("nothing sent", level=logging.WARNING, batch=batch.batch, file=summary.file, rows=paid.rows, cents=paid.cents)
 
 
 def _log_check(checked: FileCheck) -> None:

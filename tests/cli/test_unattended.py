@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -153,6 +154,25 @@ def test_a_settings_file_is_heeded_where_a_variable_alone_is_wrong(
     assert call.fails("submit", "a.csv") == 7
     Path("batchpay.toml").chmod(0o666)
     assert call.fails("submit", "a.csv") == 5
+
+
+def test_yesterdays_file_is_told_also_in_the_quiet(call: Caller) -> None:
+    """An export that had failed left yesterday's file in place: exit code 0, and the metrics of 40 paid rows."""
+    small_file(Path("a.csv"), 3)
+    quiet = ("-q", "--log-file", "run.log", "--metrics-file", "night.prom")
+    batch = call("submit", "a.csv", *quiet)["batch"]
+    first = Path("night.prom").read_text()
+    assert 'batchpay_call_rows{state="accepted"} 3\nbatchpay_call_rows{state="declined"} 0\n' in first
+    assert 'batchpay_call_amount_cents{state="accepted"} 675\n' in first
+    assert "batchpay_call_refusals 0\n" in first
+    on = datetime.now().astimezone()
+    told = f"batchpay: a.csv: 0 sent now; all 3 rows were paid by batch {batch} on {on:%m/%d/%Y}; if they must be paid"
+    assert told in call.text("submit", "a.csv", *quiet)
+    assert call("submit", "a.csv", *quiet)["exit_code"] == 0
+    assert f"WARNING nothing sent batch={batch} file=a.csv rows=3 cents=675 call=" in Path("run.log").read_text()
+    second = Path("night.prom").read_text()
+    assert 'batchpay_call_rows{state="accepted"} 0\n' in second
+    assert re.search(r'batchpay_rows\{file="a.csv",batch="\w+",state="accepted"\} 3\n', second)
 
 
 def test_an_answer_that_came_to_light_too_late_is_told_also_in_the_quiet(

@@ -9,12 +9,13 @@ import pytest
 
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.event_chain import id_range, write_ranges
+from batchpay.ledger.event_chain import id_range
 from batchpay.ledger.keys import SEAL_BYTES, Keys
 from batchpay.ledger.sqlite import run as run_module
 from batchpay.ledger.states import IllegalMove
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
+from batchpay.text import write_ranges
 from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns, register
 from tests.ledger.factories import LedgerFactory
 

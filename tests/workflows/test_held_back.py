@@ -15,6 +15,7 @@ from batchpay.ledger.open import open_ledger
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State, Totals
 from batchpay.sending.limits import Limits, StopRequest
+from batchpay.sending.sender import Sender
 from batchpay.settings import PolicySettings
 from batchpay.workflows import held_back, run, still_due
 from batchpay.workflows.health import Limits as HealthLimits
@@ -102,7 +103,7 @@ def test_a_batch_that_is_all_held_back_asks_nobody_and_ends(desk: Desk, monkeypa
         stop_before(desk, patched)
         desk.submit(path)
     desk.limit("100.00")
-    monkeypatch.setattr(run, "_send_pending", lambda *_: pytest.fail("nothing is to be sent"))
+    monkeypatch.setattr(Sender, "send_all", lambda *_: pytest.fail("nothing is to be sent"))
     assert desk.submit(path).exit_code == 3
 
 

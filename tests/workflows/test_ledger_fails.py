@@ -8,6 +8,7 @@ import pytest
 
 from batchpay.errors import LedgerNotUsable
 from batchpay.payment import State
+from batchpay.sending.sender import Sender
 from batchpay.workflows import run, status
 from tests.workflows.desk import Desk
 
@@ -33,7 +34,7 @@ def test_once_rows_were_sent_it_stops_the_batch(desk: Desk, monkeypatch: pytest.
     """Exit code 5 would say that nothing was sent; the next run continues."""
     path = desk.file("may.csv", ONE)
     with monkeypatch.context() as patched:
-        patched.setattr(run, "_send_pending", failing())
+        patched.setattr(Sender, "send_all", failing())
         stopped = desk.submit(path)
     assert (stopped.exit_code, stopped.stopped) == (
         6, "the disk is full; what the gateway answered last is merged by the next run",
@@ -58,6 +59,6 @@ def test_once_rows_were_sent_a_failed_check_for_other_doubts_hides_none_of_them(
 def test_a_log_that_can_not_list_doubts_ends_no_run(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same, while the log is written."""
     with monkeypatch.context() as patched:
-        patched.setattr(run, "_log_doubts", failing())
+        patched.setattr(run, "_rows_in_doubt", lambda _, batch: batch.finished_at and failing()())
         done = desk.submit(desk.file("may.csv", ONE))
     assert (desk.arrived, done.exit_code) == ({"A-1": 1}, 0)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 
 import openpyxl
 import pytest
 
 from batchpay.ledger.open import open_ledger
+from batchpay.operations.logs import close_log, open_log
 from batchpay.payment import State
 from batchpay.sending.limits import Limits
 from batchpay.workflows.run import RunRequest
 from tests.workflows.desk import ACCEPTED, COLUMNS, DECLINED, IN_DOUBT, PLAIN, Desk
 
 WAGES = [{"amount": "10.00"}, {"amount": "11.00"}]
-SAID = "nothing was left to send of this content"
+SAID = "0 sent now; "
 
 
+@pytest.mark.usefixtures("on_both")
 def test_next_months_wages_are_not_silently_skipped(desk: Desk) -> None:
     """The summary reports all rows as accepted, and so they are: last month."""
     path = desk.file("wages.csv", *WAGES)
@@ -25,7 +28,8 @@ def test_next_months_wages_are_not_silently_skipped(desk: Desk) -> None:
     assert (summary.exit_code, summary.of(State.ACCEPTED).rows) == (0, 2)
     (note,) = (note for note in summary.notes if SAID in note)
     assert note.endswith("--again with a reason")
-    assert f"batch {summary.batch}, registered on " in note
+    assert f"0 sent now; all 2 rows were paid by batch {summary.batch} on " in note
+    assert summary.work.total.rows == 0
     assert sum(desk.arrived.values()) == 2
 
 
@@ -50,6 +54,33 @@ def test_a_batch_that_resumes_or_waits_for_a_person_is_not_called_paid(desk: Des
     desk.answer = lambda _: IN_DOUBT
     assert not any(SAID in note for note in desk.submit(path).notes)
     assert not any(SAID in note for note in desk.submit(path).notes)
+
+
+@pytest.mark.usefixtures("on_both")
+def test_a_doubt_is_logged_once_and_each_run_says_what_it_did(desk: Desk) -> None:
+    """Each night's log named all doubts anew, and of a run that had sent 2 rows only how many the batch has."""
+    path = desk.file("wages.csv", *({"invoiceNumber": f"A-{at}", "amount": f"1{at}.00"} for at in range(4)))
+    log = desk.folder / "run.log"
+    desk.answer = lambda reference: IN_DOUBT if reference == "A-1" else ACCEPTED
+    for most in (2, 1, None):
+        handler = open_log(path=log, as_json=True)
+        desk.submit(path, run=RunRequest(None, Limits(rows_max=most)))
+        close_log(handler)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    doubts = [line for line in lines if line["event"] in ("row in doubt", "still in doubt")]
+    assert [(line["event"], line.get("row"), line.get("row_ranges")) for line in doubts] == [
+        ("row in doubt", 2, None),
+        ("still in doubt", None, "2"),
+        ("still in doubt", None, "2"),
+    ]
+    ends = [line for line in lines if line["event"] in ("run stopped", "run ended")]
+    figures = ("event", "rows", "cents", "accepted", "declined", "in_doubt", "pending", "attempts", "refusals")
+    assert [tuple(line[name] for name in figures) for line in ends] == [
+        ("run stopped", 2, 2100, 1, 0, 1, 2, 2, 0),
+        ("run stopped", 1, 1200, 1, 0, 0, 1, 1, 0),
+        ("run ended", 1, 1300, 1, 0, 0, 0, 1, 0),
+    ]
+    assert all(line["duration_s"] >= 0 for line in ends)
 
 
 def test_a_corrected_file_reports_what_the_first_one_did_not_send(desk: Desk) -> None:

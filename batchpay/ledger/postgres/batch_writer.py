@@ -14,7 +14,7 @@ import psycopg
 from batchpay.ledger import plans
 from batchpay.ledger.columns import PaymentColumns, RejectedColumns
 from batchpay.ledger.contract import RegisteredMeanwhile
-from batchpay.ledger.event_chain import DIRECTION_CODES, write_ranges
+from batchpay.ledger.event_chain import DIRECTION_CODES
 from batchpay.ledger.fingerprints import GatheredLines
 from batchpay.ledger.lost_window import require_settled
 from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting, WritingAside, refuse_purged
@@ -26,6 +26,7 @@ from batchpay.ledger.postgres.reading import signed
 from batchpay.ledger.postgres.store import PostgresStore, PostgresTransaction
 from batchpay.ledger.records import NewBatch, SignOff, TotalsDelta
 from batchpay.ledger.states import PENDING, REJECTED, require, require_person
+from batchpay.text import write_ranges
 
 _IDENTITIES_MAX = 250_000
 """Digests are gathered up to this many, then written in sorted order."""

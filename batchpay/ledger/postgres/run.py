@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 
 from batchpay.errors import HeldElsewhere, LedgerDamaged, LedgerNotUsable
-from batchpay.ledger.event_chain import event_text, now_ms, write_ranges
+from batchpay.ledger.event_chain import event_text, now_ms
 from batchpay.ledger.mover import asked_references, doubt_repeated
 from batchpay.ledger.postgres import deadline, failover
 from batchpay.ledger.postgres import statements as sql
@@ -33,6 +33,7 @@ from batchpay.ledger.spill import Spill, Spilled, spill_files, spill_path
 from batchpay.ledger.states import IN_DOUBT, PENDING, SENDING, STATE_CODES, require, require_outcome
 from batchpay.outcome import Outcome
 from batchpay.payment import State, Totals
+from batchpay.text import write_ranges
 
 _TRIES = 3
 _TAKEN_OVER = "another run has taken over the batch; this one sends nothing more"

@@ -11,7 +11,7 @@ from typing import Any
 from batchpay.ledger import plans
 from batchpay.ledger.columns import PaymentColumns, RejectedColumns
 from batchpay.ledger.contract import RegisteredMeanwhile
-from batchpay.ledger.event_chain import DIRECTION_CODES, row_id, write_ranges
+from batchpay.ledger.event_chain import DIRECTION_CODES, row_id
 from batchpay.ledger.fingerprints import (
     BILL_BYTES,
     PAYMENT_ID_BYTES,
@@ -28,6 +28,7 @@ from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.audit import check_registrations, registrations_noted
 from batchpay.ledger.sqlite.store import ROWS_A_STATEMENT, SqliteStore, SqliteTransaction, translated
 from batchpay.ledger.states import PENDING, REJECTED, require, require_person
+from batchpay.text import write_ranges
 
 _IDENTITIES_MAX = 1_000_000
 """Digests are gathered up to this many, then inserted in sorted order: several times faster than one by one.

@@ -10,7 +10,7 @@ from typing import Any
 
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger import mover
-from batchpay.ledger.event_chain import ROW_MASK, id_range, row_id, write_ranges
+from batchpay.ledger.event_chain import ROW_MASK, id_range, row_id
 from batchpay.ledger.keys import SEAL_BYTES
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.states import (
@@ -24,6 +24,7 @@ from batchpay.ledger.states import (
     require_outcome,
 )
 from batchpay.outcome import Answer, Outcome
+from batchpay.text import write_ranges
 
 _REFERENCE = Answer._fields.index("gateway_reference")
 """The one part of an answer that differs from row to row is last."""
