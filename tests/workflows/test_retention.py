@@ -32,7 +32,7 @@ WHY = "retention rule 7"
 @pytest.fixture
 def paid(desk: Desk) -> Path:
     """A file of May with one row paid and one above the limit; the limit is gone."""
-    desk.answer = lambda _: Outcome(State.ACCEPTED, "success", Answer(200, "1", "Approved", "TX-77"), 900)
+    desk.answer = lambda bill: Outcome(State.ACCEPTED, "success", Answer(200, "1", "Approved", f"TX-{bill}"), 900)
     path = desk.file("may.csv", BILL, BAD)
     desk.limit("100.00")
     desk.submit(path)
