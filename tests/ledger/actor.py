@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -88,7 +89,7 @@ DEEDS: dict[str, Callable[[Ledger, str], None]] = {
 def main() -> None:
     """Do what the command line says; a ledger that refuses is said, not raised."""
     folder, deed, *argument = sys.argv[1:]
-    factory = LedgerFactory(Path(folder))
+    factory = LedgerFactory(Path(folder), os.environ.get("LEDGER"))
     say("ready")
     try:
         ledger = factory.open()

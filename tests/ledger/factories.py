@@ -33,6 +33,12 @@ class LedgerFactory:
         self.witness = folder / "keys" / "witness"
         self._opened: list[Ledger] = []
 
+    @property
+    def locks(self) -> Path:
+        """The folder of this machine's locks of batches."""
+        beside = self.path if self.kind == "sqlite" else self.witness
+        return beside.with_name(f"{beside.name}.d")
+
     def create(self) -> Ledger:
         """Make the ledger and open it."""
         self.create_as(self.settings)

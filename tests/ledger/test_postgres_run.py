@@ -682,23 +682,3 @@ def test_texts_that_a_database_can_not_hold_do_not_stop_a_run(ledger: Ledger) ->
         run.finish(None)
     assert next(iter(ledger.rows(name))).answer == Answer(200, "1", "all\ufffd well ?", "TX\ufffd")
     assert ledger.check() == []
-
-
-def test_a_forked_process_can_not_use_the_connections(ledger: Ledger) -> None:
-    """Parent and child would talk over one connection."""
-    assert isinstance(ledger, PostgresLedger)
-    name = register(ledger, columns(ledger, [1]))
-    with ledger.lock(ledger.find(name).digest):
-        run = run_of(ledger, name)
-        ledger.store._process += 1
-        uses: tuple[Callable[[], object], ...] = (
-            ledger.registration_count, ledger.store.begin, lambda: run.claim(1), lambda: run.commit([1], []),
-        )  # fmt: skip
-        for use in uses:
-            with pytest.raises(LedgerNotUsable, match="after a fork"):
-                use()
-        ledger.store._process -= 1
-        run.finish(None)
-    ledger.close()
-    with pytest.raises(LedgerNotUsable, match="or closed"):
-        ledger.store.begin()

@@ -22,9 +22,7 @@ from tests.ledger.batches import ACCEPTED, CANARY, columns, register, rejected, 
 from tests.ledger.factories import LedgerFactory
 from tests.support.strace import STRACE, strace
 
-pytestmark = pytest.mark.ledgers(
-    "sqlite", why="which system calls a file takes, and which locks its processes hold; a server's are its own"
-)
+FILE = pytest.mark.ledgers("sqlite", why="a server writes by itself, whatever becomes of a program of ours")
 
 ROOT = Path(__file__).resolve().parents[2]
 ACTOR = [sys.executable, "-m", "tests.ledger.actor"]
@@ -53,7 +51,7 @@ def acting(
     with subprocess.Popen(
         [*(before or []), *ACTOR, str(factory.folder), deed, argument],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, preexec_fn=preexec,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "LEDGER": factory.settings.url},
     ) as process:  # fmt: skip
         try:
             yield process
@@ -145,6 +143,7 @@ def test_writers_of_several_processes_take_turns(ledger_factory: LedgerFactory) 
     assert ledger.check() == []
 
 
+@FILE
 @traced
 @pytest.mark.parametrize("call", [3, 9, 14, 20, 33])
 def test_killed_before_any_write_nothing_sent_is_pending(registered: LedgerFactory, call: int) -> None:
@@ -158,6 +157,7 @@ def test_killed_before_any_write_nothing_sent_is_pending(registered: LedgerFacto
     assert all(after[row] is not State.ACCEPTED for row in set(after) - sent)
 
 
+@FILE
 @traced
 @pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
 @pytest.mark.parametrize("calls", ["fdatasync", "pwrite64"])
@@ -178,6 +178,7 @@ def test_after_a_failed_write_or_sync_nothing_more_is_sent(
     assert not any(CANARY in json.dumps(word) for word in said)
 
 
+@FILE
 def test_a_full_disk_stops_the_run_and_keeps_known_answers(registered: LedgerFactory) -> None:
     """The ledger can't grow (a limit on file sizes): known answers are spilled and merged, the rest is pending."""
     limit = registered.path.stat().st_size + 20_000
@@ -195,6 +196,7 @@ def test_a_full_disk_stops_the_run_and_keeps_known_answers(registered: LedgerFac
     assert {row for row, state in after.items() if state is State.PENDING} >= set(after) - sent - {*range(1, 4)}
 
 
+@FILE
 @traced
 def test_the_ledger_is_opened_by_sqlite_alone_and_checkpointed_under_the_lock(registered: LedgerFactory) -> None:
     """Every write to the ledger or its log lies between taking and giving back the lock file's lock."""
@@ -213,6 +215,7 @@ def test_the_ledger_is_opened_by_sqlite_alone_and_checkpointed_under_the_lock(re
     assert writes > 10
 
 
+@FILE
 def test_no_account_number_is_readable_in_any_file(registered: LedgerFactory) -> None:
     """Ledger, log, locks, witness, spill and backup hold at most the last four, also after a kill in mid-run."""
     ledger = registered.open()
@@ -232,6 +235,7 @@ def test_no_account_number_is_readable_in_any_file(registered: LedgerFactory) ->
     assert registered.path.stat().st_mode & 0o777 == 0o600
 
 
+@FILE
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -259,6 +263,7 @@ def test_the_command_line_cares_for_the_ledger(registered: LedgerFactory, argume
         assert json.loads(done.stdout) == {"problems": [], "doubted": 0, "lost": None, "exit_code": 0}
 
 
+@FILE
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_ledger_that_is_moved_away_while_it_is_used_takes_no_row(
     registered: LedgerFactory, *, replaced: bool

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,11 +30,11 @@ from batchpay.ledger.sqlite import files, opening
 from batchpay.ledger.sqlite.files import file_system
 from batchpay.ledger.sqlite.store import SqliteStore, lock_path, translate
 from batchpay.payment import State
-from tests.ledger.batches import columns, register
+from tests.ledger.batches import columns, register, states
 from tests.ledger.factories import LedgerFactory
 
-pytestmark = pytest.mark.ledgers(
-    "sqlite", why="a file's place, rights and neighbors; a server's are in test_postgres_opening.py"
+FILE = pytest.mark.ledgers(
+    "sqlite", why="a file's place, rights, format and locks; a server's are in test_postgres_opening.py"
 )
 
 
@@ -52,6 +53,7 @@ def edit(path: Path, statement: str) -> None:
     connection.close()
 
 
+@FILE
 def test_a_missing_ledger_is_not_made_by_opening_it(ledger_factory: LedgerFactory) -> None:
     """A disk that is not mounted must not look like an empty ledger."""
     with pytest.raises(LedgerMissing, match="ledger init"):
@@ -59,6 +61,7 @@ def test_a_missing_ledger_is_not_made_by_opening_it(ledger_factory: LedgerFactor
     assert not ledger_factory.path.exists()
 
 
+@FILE
 def test_a_link_to_nothing_is_a_missing_ledger(closed: LedgerFactory) -> None:
     """A dangling symbolic link is refused."""
     closed.path.rename(closed.path.with_name("moved.db"))
@@ -67,6 +70,7 @@ def test_a_link_to_nothing_is_a_missing_ledger(closed: LedgerFactory) -> None:
         closed.open()
 
 
+@FILE
 def test_a_symbolic_link_is_followed_to_the_one_canonical_name(closed: LedgerFactory) -> None:
     """Journals are named after the real file, whatever name it was opened by."""
     real = closed.path.with_name("real.db")
@@ -77,6 +81,7 @@ def test_a_symbolic_link_is_followed_to_the_one_canonical_name(closed: LedgerFac
     assert real.with_name("real.db-wal").exists()
 
 
+@FILE
 def test_a_second_name_is_refused(closed: LedgerFactory) -> None:
     """A hard link would hide the journal from whoever opens the other name."""
     closed.path.with_name("second.db").hardlink_to(closed.path)
@@ -84,6 +89,7 @@ def test_a_second_name_is_refused(closed: LedgerFactory) -> None:
         closed.open()
 
 
+@FILE
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
 def test_a_ledger_open_to_others_is_refused(closed: LedgerFactory, mode: int) -> None:
     """The ledger is the owner's alone."""
@@ -92,6 +98,7 @@ def test_a_ledger_open_to_others_is_refused(closed: LedgerFactory, mode: int) ->
         closed.open()
 
 
+@FILE
 def test_a_directory_that_others_may_write_is_refused(closed: LedgerFactory) -> None:
     """Whoever may rename files there may put another ledger in place."""
     closed.path.parent.chmod(0o770)
@@ -99,6 +106,7 @@ def test_a_directory_that_others_may_write_is_refused(closed: LedgerFactory) -> 
         closed.open()
 
 
+@FILE
 def test_no_ledger_is_made_where_others_may_write(ledger_factory: LedgerFactory) -> None:
     """It is refused before there is a ledger, a key or a witness, and not at the first run."""
     ledger_factory.path.parent.mkdir()
@@ -109,6 +117,7 @@ def test_no_ledger_is_made_where_others_may_write(ledger_factory: LedgerFactory)
     assert not ledger_factory.key.exists()
 
 
+@FILE
 def test_a_directory_in_place_of_the_ledger_is_refused(ledger_factory: LedgerFactory) -> None:
     """Only a regular file is a ledger."""
     ledger_factory.path.mkdir(parents=True, mode=0o700)
@@ -116,6 +125,7 @@ def test_a_directory_in_place_of_the_ledger_is_refused(ledger_factory: LedgerFac
         ledger_factory.open()
 
 
+@FILE
 @pytest.mark.parametrize("content", [b"", b"x", b"not a ledger " * 1000, b"SQLite format 3\0" + bytes(4080)])
 def test_a_file_that_is_no_ledger_is_refused_and_left_alone(closed: LedgerFactory, content: bytes) -> None:
     """Empty, foreign and half-written files are damage, never a new ledger."""
@@ -125,6 +135,7 @@ def test_a_file_that_is_no_ledger_is_refused_and_left_alone(closed: LedgerFactor
     assert closed.path.read_bytes() == content
 
 
+@FILE
 def test_another_programs_database_is_refused(closed: LedgerFactory) -> None:
     """A sound SQLite file that batchpay did not make is not a ledger."""
     closed.path.unlink()
@@ -135,6 +146,7 @@ def test_another_programs_database_is_refused(closed: LedgerFactory) -> None:
         closed.open()
 
 
+@FILE
 def test_a_ledger_in_another_journal_mode_is_refused(closed: LedgerFactory) -> None:
     """Another program changed it: reports would wait for runs then, and a power cut leaves another file beside it."""
     edit(closed.path, "PRAGMA journal_mode = DELETE")
@@ -146,6 +158,7 @@ def test_a_ledger_in_another_journal_mode_is_refused(closed: LedgerFactory) -> N
     assert os.listdir("/proc/self/fd") == before, "a page that looks again and again"  # noqa: PTH208
 
 
+@FILE
 def test_a_newer_ledger_is_refused(closed: LedgerFactory) -> None:
     """A later version's ledger may mean things that this version does not know."""
     edit(closed.path, f"PRAGMA user_version = {len(opening.scripts()) + 1}")
@@ -153,6 +166,7 @@ def test_a_newer_ledger_is_refused(closed: LedgerFactory) -> None:
         closed.open()
 
 
+@FILE
 def test_an_older_ledger_is_migrated_in_one_transaction_after_a_backup(
     closed: LedgerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +187,7 @@ def test_an_older_ledger_is_migrated_in_one_transaction_after_a_backup(
         closed.open()
 
 
+@FILE
 def test_a_migration_must_end_with_a_whole_statement() -> None:
     """Half a statement at the end of a script is not passed over in silence."""
     with pytest.raises(ValueError, match="statement"):
@@ -183,7 +198,7 @@ def test_a_missing_foreign_open_or_linked_key_is_refused(closed: LedgerFactory) 
     """Without its own key, kept private, the ledger is not opened."""
     text = closed.key.read_text()
     closed.key.unlink()
-    with pytest.raises(LedgerNotUsable, match=r"can't be read: .*restore it from its backup"):
+    with pytest.raises(LedgerNotUsable, match=r"can't be read: .*restore it from its backup|exist; copy it"):
         closed.open()
     for content, words in (("ab" * 32, "is not the key"), ("zz" * 32, "no ledger key"), ("ab", "no ledger key")):
         closed.key.write_text(content)
@@ -243,6 +258,7 @@ def test_a_folder_that_another_process_makes_at_the_same_moment_is_no_error(
     assert (tmp_path / "keys" / "live").is_dir()
 
 
+@FILE
 def test_a_ledger_is_never_made_over_another(closed: LedgerFactory) -> None:
     """`ledger init` refuses an existing ledger, and one whose disk is away but whose witness remembers it."""
     with pytest.raises(LedgerNotUsable, match="already"):
@@ -255,6 +271,7 @@ def test_a_ledger_is_never_made_over_another(closed: LedgerFactory) -> None:
     assert not closed.path.exists()
 
 
+@FILE
 def test_of_two_that_make_a_ledger_at_once_the_second_leaves_the_firsts_alone(
     ledger_factory: LedgerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,6 +290,7 @@ def test_of_two_that_make_a_ledger_at_once_the_second_leaves_the_firsts_alone(
     assert ledger.check() == []
 
 
+@FILE
 def test_looking_at_a_ledger_makes_none(ledger_factory: LedgerFactory) -> None:
     """A report of what was sent to a sandbox, before anything was: there is no ledger, and none comes into being."""
     with pytest.raises(LedgerMissing):
@@ -280,6 +298,7 @@ def test_looking_at_a_ledger_makes_none(ledger_factory: LedgerFactory) -> None:
     assert not ledger_factory.path.exists()
 
 
+@FILE
 def test_opening_with_create_makes_a_ledger_once(ledger_factory: LedgerFactory) -> None:
     """For a gateway on loopback a missing ledger comes into being; the next opening finds it."""
     for _ in range(2):
@@ -289,6 +308,7 @@ def test_opening_with_create_makes_a_ledger_once(ledger_factory: LedgerFactory) 
         assert kinds == ["created"]
 
 
+@FILE
 def test_a_ledger_locked_by_another_program_is_refused(closed: LedgerFactory) -> None:
     """Neither our own lock nor SQLite's is waited for without an end."""
     place = location(closed.settings)
@@ -311,6 +331,7 @@ def test_a_ledger_locked_by_another_program_is_refused(closed: LedgerFactory) ->
     assert closed.open().registration_count() == 1
 
 
+@FILE
 def test_one_process_at_a_time_opens_writes_and_checkpoints(closed: LedgerFactory) -> None:
     """Before 3.51.3 SQLite can corrupt its log otherwise. Who only has the ledger open keeps nobody from writing.
 
@@ -334,6 +355,7 @@ def test_one_process_at_a_time_opens_writes_and_checkpoints(closed: LedgerFactor
     store.close()
 
 
+@FILE
 def test_a_ledger_that_failed_or_was_closed_is_left_as_it_is(
     closed: LedgerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,6 +373,7 @@ def test_a_ledger_that_failed_or_was_closed_is_left_as_it_is(
         store._broken = None
 
 
+@FILE
 def test_what_was_committed_is_on_the_disk_and_what_was_deleted_is_gone(closed: LedgerFactory) -> None:
     """SQLite alone promises neither, and may put what it sorts into a file in clear."""
     store = SqliteStore(location(closed.settings), load_keys(closed.key), read_only=False)
@@ -366,6 +389,7 @@ def test_what_was_committed_is_on_the_disk_and_what_was_deleted_is_gone(closed: 
     store.close()
 
 
+@FILE
 def test_network_file_systems_are_known_by_their_mount() -> None:
     """The longest mount point decides, also of names with blanks."""
     mounts = (
@@ -388,6 +412,7 @@ def test_network_file_systems_are_known_by_their_mount() -> None:
     }  # fmt: skip
 
 
+@FILE
 @pytest.mark.parametrize(
     ("kind", "refused", "weak"),
     [("nfs4", True, False), ("fuse.sshfs", True, False), ("tmpfs", False, True), ("overlay", False, True),
@@ -406,6 +431,7 @@ def test_a_ledger_lies_on_a_disk_of_its_own_machine(
     assert any("after a restart" in line for line in weaknesses(closed.settings)) is weak
 
 
+@FILE
 def test_a_system_without_mounts_to_read_is_taken_as_it_is(
     closed: LedgerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -421,6 +447,7 @@ def test_a_system_without_mounts_to_read_is_taken_as_it_is(
     assert len(closed.open().batches()) == 1
 
 
+@FILE
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
@@ -434,6 +461,7 @@ def test_an_error_of_the_library_alone_is_told_in_our_words(error: Exception, ki
     assert type(translate(error, Path("ledger.db"))) is kind
 
 
+@FILE
 @pytest.mark.parametrize("read_only", [False, True])
 def test_another_user_is_refused_before_a_file_is_left(
     closed: LedgerFactory, monkeypatch: pytest.MonkeyPatch, read_only: bool
@@ -452,6 +480,7 @@ def test_another_user_is_refused_before_a_file_is_left(
     assert sorted(closed.path.parent.iterdir()) == before
 
 
+@FILE
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file away")
 def test_a_ledger_of_another_user_is_refused_in_a_folder_of_ones_own(closed: LedgerFactory) -> None:
     """Restored by root into the service's folder: root must not go on with it, nor the service think it its own."""
@@ -463,7 +492,7 @@ def test_a_ledger_of_another_user_is_refused_in_a_folder_of_ones_own(closed: Led
 def test_a_lock_goes_away_with_its_batch(ledger_factory: LedgerFactory) -> None:
     """A folder of locks does not grow by a file a batch."""
     ledger = ledger_factory.create()
-    folder = ledger_factory.path.with_name("ledger.db.d")
+    folder = ledger_factory.locks
     with ledger.lock(b"a" * 32):
         assert len(list(folder.iterdir())) == 1
         with pytest.raises(BatchHeld), ledger.lock(b"a" * 32):
@@ -477,7 +506,7 @@ def test_a_lock_on_a_name_that_is_gone_is_not_kept(
 ) -> None:
     """Between opening the file and locking it its holder may have ended and removed it: then it is opened anew."""
     ledger = ledger_factory.create()
-    folder = ledger_factory.path.with_name("ledger.db.d")
+    folder = ledger_factory.locks
     lock = fcntl.flock
     gone: list[Path] = []
 
@@ -500,7 +529,7 @@ def test_a_look_at_that_instant_keeps_no_run_from_beginning(
 ) -> None:
     """Health looks whether a batch is held just as its run begins: the run tries again, and is not refused."""
     ledger = ledger_factory.create()
-    folder = ledger_factory.path.with_name("ledger.db.d")
+    folder = ledger_factory.locks
     folder.mkdir(mode=0o700)
     lock, refused = fcntl.flock, 0
     with (folder / f"{'61' * 16}.lock").open("w") as looking:
@@ -520,12 +549,14 @@ def test_a_look_at_that_instant_keeps_no_run_from_beginning(
             assert (refused, ledger.is_held(b"a" * 32)) == (1, True)
 
 
+@FILE
 def test_only_paths_are_ledgers_of_this_kind(ledger_factory: LedgerFactory) -> None:
     """An address of a database server is not taken for a file name."""
     with pytest.raises(SettingsNotUsable):
         location(type(ledger_factory.settings)(url="mysql://host/db"))
 
 
+@FILE
 def test_each_place_has_a_witness_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The default ledger's witness lies beside the key; another ledger's has another name."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -539,38 +570,51 @@ def test_each_place_has_a_witness_of_its_own(tmp_path: Path, monkeypatch: pytest
     assert other.witness != default.witness
 
 
-def test_a_forked_process_can_not_use_the_ledger(ledger_factory: LedgerFactory) -> None:
-    """SQLite's locks do not survive a fork, so the child is refused and the parent goes on."""
-    ledger = ledger_factory.create()
-    name = register(ledger, columns(ledger, [1]))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
-        store = ledger.store  # type: ignore[attr-defined]
-        child = os.fork()
-        if child == 0:
-            refused = 0
-            uses = (
-                ledger.registration_count,
-                lambda: run.claim(1),
-                lambda: run.spill([]),
-                store.begin,
-                store.checkpoint,
-            )
+def refused_in_a_fork(*uses: Callable[[], object]) -> int:
+    """Fork, and count which uses the child is refused."""
+    if (child := os.fork()) == 0:
+        refused = 0
+        try:
             for use in uses:
                 try:
                     use()
                 except LedgerNotUsable:
                     refused += 1
+        finally:
             os._exit(refused)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_forked_process_can_not_use_the_ledger(ledger_factory: LedgerFactory) -> None:
+    """SQLite's locks do not survive a fork, and two processes would talk over one connection to a server."""
+    ledger = ledger_factory.create()
+    name = register(ledger, columns(ledger, [1]))
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        uses = (
+            ledger.registration_count,
+            lambda: run.claim(1),
+            lambda: run.commit([1], []),
+            lambda: states(ledger, name),
+        )
+        assert refused_in_a_fork(*uses) == 4
         assert [payment.row for payment in run.claim(1)] == [1]
         run.finish(None)
     assert ledger.registration_count() == 1
+
+
+@FILE
+def test_a_forked_process_gives_back_no_lock(ledger_factory: LedgerFactory) -> None:
+    """Closing its copy of the ledger, or leaving its files as they are: the parent's transaction goes on alone."""
+    ledger = ledger_factory.create()
+    name = register(ledger, columns(ledger, [1]))
+    store = ledger.store  # type: ignore[attr-defined]
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        assert refused_in_a_fork(lambda: run.spill([]), store.checkpoint) == 2
+        run.finish(None)
     with store.transaction():
-        if (child := os.fork()) == 0:
-            ledger.close()
-            os._exit(0)
-        os.waitpid(child, 0)
+        assert refused_in_a_fork(ledger.close) == 0
         with pytest.raises(LedgerNotUsable, match="another program has locked the ledger"):
             FileLock(lock_path(store.place)).acquire(0)
 
@@ -578,12 +622,14 @@ def test_a_forked_process_can_not_use_the_ledger(ledger_factory: LedgerFactory) 
 def test_a_report_is_of_one_moment(closed: LedgerFactory) -> None:
     """What is registered while it is written is in none of its sums: two statements would have counted two ledgers."""
     ledger = closed.open()
+    count = f"SELECT count(*) FROM {'row' if closed.kind == 'sqlite' else 'batchpay.payment'}"
     with ledger.store.reading() as reader:  # type: ignore[attr-defined]
-        before = reader.execute("SELECT count(*) FROM row").fetchone()
-        register(ledger, columns(ledger, [7]), content=b"another")
-        assert reader.execute("SELECT count(*) FROM row").fetchone() == before
+        before = reader.execute(count).fetchone()
+        register(closed.open(), columns(ledger, [7]), content=b"another")
+        assert reader.execute(count).fetchone() == before
 
 
+@FILE
 def test_a_restored_backup_is_refused_until_a_person_accepts_it(closed: LedgerFactory, tmp_path: Path) -> None:
     """What an older ledger would send may have been sent since: accepted, its pending rows are in doubt."""
     ledger = closed.open()
@@ -608,6 +654,7 @@ def test_a_restored_backup_is_refused_until_a_person_accepts_it(closed: LedgerFa
     ]
 
 
+@FILE
 @pytest.mark.parametrize("content", [None, b"", bytes(1024)])
 def test_a_ledger_without_its_witness_is_refused(closed: LedgerFactory, content: bytes | None) -> None:
     """A witness that is gone or unreadable proves nothing; the message says what to do."""
@@ -635,6 +682,7 @@ def test_what_can_be_no_witness_is_not_replaced_by_one(closed: LedgerFactory, tm
     assert (other.stat().st_ino, other.stat().st_mode) == (before.st_ino, before.st_mode)
 
 
+@FILE
 @pytest.mark.parametrize("same", ["key", "ledger"])
 def test_a_witness_in_the_place_of_key_or_ledger_is_refused(closed: LedgerFactory, tmp_path: Path, same: str) -> None:
     """`--accept-witness`, as the message advised, put the witness in the place of the only key, or of the ledger."""
@@ -666,6 +714,7 @@ def test_a_torn_witness_record_leaves_the_one_before(closed: LedgerFactory) -> N
         closed.witness.write_bytes(whole)
 
 
+@FILE
 def test_a_witness_of_another_ledger_is_refused(closed: LedgerFactory, tmp_path: Path) -> None:
     """A second ledger under the same key does not pass for the first."""
     other = LedgerFactory(tmp_path / "other")

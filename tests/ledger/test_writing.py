@@ -19,11 +19,10 @@ from batchpay.ledger.witness import Witness
 from tests.ledger.batches import ACCEPTED, columns, new_batch, register
 from tests.ledger.factories import LedgerFactory
 
-pytestmark = pytest.mark.ledgers(
-    "sqlite", why="when a file is synced, checkpointed and closed; a server does that by itself"
-)
+FILE = pytest.mark.ledgers("sqlite", why="when a file is synced, checkpointed and kept in memory")
 
 
+@FILE
 def test_a_registration_that_is_left_ends_its_writing_first(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that are written when the transaction is undone would stand by themselves, and no batch would know them."""
     released, writing_at_rollback = threading.Event(), list[bool]()
@@ -65,13 +64,12 @@ def test_a_run_gives_back_the_space_that_it_reserved(
     ledger = ledger_factory.create()
     name = register(ledger, columns(ledger, [1]))
     folder = ledger_factory.witness.parent
-    before = sorted(folder.iterdir())
     with ledger.lock(ledger.find(name).digest):
         run = ledger.start(name, "ada")
-        (reserved,) = set(folder.iterdir()) - set(before)
+        (reserved,) = folder.glob("*.spill.*")
         assert reserved.stat().st_blocks * 512 >= 262_144
         ends(run, ledger)
-    assert sorted(folder.iterdir()) == before
+    assert not reserved.exists()
 
 
 def test_a_closed_ledger_takes_nothing_more(ledger: Ledger) -> None:
@@ -82,6 +80,7 @@ def test_a_closed_ledger_takes_nothing_more(ledger: Ledger) -> None:
         register(ledger, payments)
 
 
+@FILE
 def test_after_a_commit_that_failed_nothing_more_is_written(
     ledger_factory: LedgerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +96,7 @@ def test_after_a_commit_that_failed_nothing_more_is_written(
     assert len(ledger_factory.open().batches()) == 1, "the commit itself had worked"
 
 
+@FILE
 def test_the_log_does_not_grow_with_a_run(ledger_factory: LedgerFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """A million payments are ten thousand commits: the log is written over now and then."""
     monkeypatch.setattr(store, "_COMMITS_A_CHECKPOINT", 4)
@@ -108,9 +108,10 @@ def test_the_log_does_not_grow_with_a_run(ledger_factory: LedgerFactory, monkeyp
         for row in range(1, 41):
             run.commit([row], [(row - 1, ACCEPTED)] if row > 1 else [])
             sizes.append(log.stat().st_size)
-    assert sizes[-1] == sizes[10] > 0
+    assert 0 < sizes[-1] < 1.5 * sizes[10]
 
 
+@FILE
 def test_a_run_keeps_little_of_the_ledger_in_memory(ledger_factory: LedgerFactory) -> None:
     """SQLite looks through all that it keeps in nearly every commit: a fifth of the ledger's time in a large batch.
 
@@ -146,7 +147,6 @@ def test_every_descriptor_is_given_back(ledger_factory: LedgerFactory) -> None:
             run.spill([(1, ACCEPTED)])
             run.close()
             ledger.start(name, "ada").finish(None)
-        ledger.backup(ledger_factory.folder / f"{name}.db")
         ledger_factory.close()
         ledger_factory.witness.unlink()
         accept_witness(ledger_factory.settings, "ada", "a new disk")
