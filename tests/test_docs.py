@@ -266,5 +266,5 @@ def test_examples_settle_without_a_terminal() -> None:
     """What settles rows or approves has all that it needs off a terminal; a monitor's address is on no command line."""
     for page, words in CALLS:
         assert "--ping-url" not in words, page
-        if words[0] == "resolve" and "--decision" in words:
+        if (words[0] == "cancel" and "--rows" in words) or (words[0] == "resolve" and "--decision" in words):
             assert {"--name", "--reason", "--yes"} <= set(words), page

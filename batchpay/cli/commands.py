@@ -15,6 +15,7 @@ COMMANDS = {
     "status": ("batchpay.cli.status", "Show all batches, or one: states, counts, cents."),
     "results": ("batchpay.cli.status", "Write a batch's results file again, from the ledger."),
     "resolve": ("batchpay.cli.resolve", "List rows in doubt, or settle them."),
+    "cancel": ("batchpay.cli.resolve", "Cancel pending rows of a batch that must not be sent."),
     "reconcile": ("batchpay.cli.reconcile", "Match a batch with a gateway's or a bank's export."),
     "report": ("batchpay.cli.status", "Write a report on a batch (HTML, self-contained)."),
     "template": ("batchpay.cli.reference", "Write an empty payment file: XLSX with drop-downs, or CSV."),

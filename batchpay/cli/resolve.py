@@ -1,4 +1,4 @@
-"""`batchpay resolve`: list rows in doubt, or settle them, by a named person with a reason."""
+"""`batchpay resolve` and `cancel`: what a named person decides about rows in doubt and pending ones, with a reason."""
 
 from __future__ import annotations
 
@@ -88,12 +88,54 @@ def resolve(context: Context, /, batch: str, **options: Any) -> int:
     return _finish(context, settle(batch, chosen, decider, context.settings, actor(), hosts_are_gone=gone))
 
 
-def check_signature(options: dict[str, Any]) -> None:
-    """Refuse, where nobody can be asked, to settle without a name, a reason and --yes."""
+@click.command(cls=Command, short_help="Cancel pending rows of a batch that must not be sent.")
+@click.argument("batch")
+@option("--rows", metavar="N,N...", help="Cancel only these pending rows; all of the batch by default.")
+@option("--reason", metavar="TEXT", help="Why; it is recorded. No account numbers.")
+@option("--name", metavar="NAME", help="Name of the person deciding; it is recorded.")
+@option("--yes", is_flag=True, help="Do not ask before cancelling.")
+@click.pass_obj
+def cancel(context: Context, /, batch: str, **options: Any) -> int:
+    """Cancel pending rows of a batch: they become rejected and are not sent.
+
+    A row that was sent, or may have been, is not pending and can't be cancelled. While a run is sending the batch, the
+    exit code is 9. Rows cancelled by mistake are sent by `batchpay submit FILE --release --reason TEXT`.
+
+    Example: batchpay cancel 3f2a91c0d7e1 --rows 3,7 --reason "billed twice" --name "Ann Lee"
+    """
+    from batchpay.workflows.cancel import cancel as workflow
+
+    check_signature(options, "cancelling")
+    rows = None if options["rows"] is None else _row_numbers(options["rows"])
+    decider = TerminalDecider(context, options)
+    signature = decider.sign()
+    if not options["yes"]:
+        which = "all pending rows" if rows is None else row_count(len(rows))
+        click.confirm(f"Cancel {which} of batch {batch}?", abort=True, err=True)
+    done = workflow(batch, rows, signature, context.settings, actor())
+    if context.json:
+        cancelled = totals_json(done.totals)
+        output.print_json(context, {**done.summary.as_json(), "cancelled": cancelled, "exit_code": 0})
+    else:
+        click.echo(f"cancelled: {row_count(done.totals.rows)}, {money(done.totals.cents)}")
+        output.print_summary(context, done.summary, sent=True, looks=True)
+    return 0
+
+
+def _row_numbers(text: str) -> list[int]:
+    """Read row numbers; raises UsageError."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdecimal() and 0 < len(word) < 10 and int(word) for word in words):
+        raise click.UsageError("--rows: write row numbers like 3,7")
+    return sorted({int(word) for word in words})
+
+
+def check_signature(options: dict[str, Any], deed: str = "settling") -> None:
+    """Refuse, where nobody can be asked, to decide without a name, a reason and --yes."""
     if not output.is_terminal():
         missing = [f"--{name}" for name in ("reason", "name", "yes") if not _stripped(options[name])]
         if missing:
-            raise click.UsageError(f"without a terminal, settling needs {', '.join(missing)}")
+            raise click.UsageError(f"without a terminal, {deed} needs {', '.join(missing)}")
 
 
 class TerminalDecider:

@@ -340,6 +340,12 @@ class Ledger(Protocol):
         Nor is a row sent again while a machine whose run was fenced, and was not heard from since, may still send it.
         """
 
+    def cancel(self, batch: str, rows: Sequence[int] | None, who: str, why: str) -> int:
+        """Reject pending rows of a held batch, all of them without `rows`, as one event; return how many.
+
+        Raises WrongUse if one isn't pending. `release` reverts it.
+        """
+
     def say_hosts_gone(self, batch: str, who: str, why: str) -> Sequence[str]:
         """Record a person's word that machines whose runs were fenced are off for good; return their names."""
 

@@ -1,4 +1,4 @@
-"""What named persons decide: rows in doubt are settled, and batches follow a gateway to its new address or API ID."""
+"""What named persons decide: rows in doubt are settled, pending ones cancelled, batches follow a gateway that moved."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from batchpay.errors import LedgerDamaged, WrongUse
 from batchpay.ledger.database import Store
 from batchpay.ledger.event_chain import account_noted, now_ms
 from batchpay.ledger.mover import Mover
-from batchpay.ledger.records import RESTORED_REASON, SETTLED_BY, Decision
+from batchpay.ledger.records import CANCELLED, RESTORED_REASON, SETTLED_BY, Decision
 from batchpay.ledger.states import IN_DOUBT, PENDING, SENDING, STATE_CODES, IllegalMove
 
 IN_DOUBT_SETTLED = "rows in doubt are settled"
@@ -55,6 +55,17 @@ def settle(mover: Mover, decisions: Sequence[Decision], who: str, why: str) -> i
     references = {str(one.row): one.gateway_reference for one in decisions if one.gateway_reference}
     mover.finish(**({"references": references} if references else {}))
     return len(decisions)
+
+
+def cancel(mover: Mover, rows: Sequence[int] | None) -> int:
+    """Reject pending rows, all of them without `rows`; return how many. Raises WrongUse if one is not pending."""
+    pending = mover.rows_in(PENDING)
+    wanted = pending if rows is None else sorted(set(rows))
+    if others := set(wanted).difference(pending):
+        raise WrongUse(f"row {min(others)} is not pending; nothing was cancelled")
+    cancelled = len(mover.reject(wanted, CANCELLED))
+    mover.finish()
+    return cancelled
 
 
 def doubt(mover: Mover) -> int:

@@ -63,6 +63,8 @@ WITNESS_ACCEPTED, SETTLED = "witness accepted", "lost window settled"
 """Kinds of events by which a person accepts a restored ledger, and says that what it lost is known."""
 HOSTS_GONE = "host gone"
 """Kind of event in which a person says that machines whose runs were fenced are off for good."""
+CANCELLED = "row.cancelled"
+"""The code of a pending row that a named person cancelled."""
 SETTLED_BY = "resolved by "
 """Begins the reason of a row in doubt that a person settled."""
 RESTORED_REASON = "the ledger was accepted without its witness: payments made since may be unknown to it"
@@ -219,6 +221,11 @@ class LedgerRow:
     answer: Answer
     reason: str | None
     details: dict[str, Any]
+
+    @property
+    def account(self) -> str:
+        """Return four stars and the last four characters of the account."""
+        return f"****{self.last_four}"
 
     @property
     def was_settled(self) -> bool:

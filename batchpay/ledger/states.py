@@ -82,6 +82,7 @@ MOVES = (
     Move(State.IN_DOUBT, State.PENDING, "resolved", Need.PERSON),
     Move(State.REJECTED, State.PENDING, "released", Need.PERSON),
     Move(State.PENDING, State.REJECTED, "rejected", Need.UNSENT),
+    Move(State.PENDING, State.REJECTED, "cancelled", Need.PERSON),
     Move(State.PENDING, State.IN_DOUBT, "doubted", Need.PERSON),
     Move(State.SENDING, State.IN_DOUBT, "doubted", Need.PERSON),
 )

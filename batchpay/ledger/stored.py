@@ -17,6 +17,7 @@ from batchpay.ledger.event_chain import noted_at_start
 from batchpay.ledger.keys import BESIDE
 from batchpay.ledger.locks import BatchLocks
 from batchpay.ledger.lost_window import open_lost_window
+from batchpay.ledger.mover import Mover
 from batchpay.ledger.records import (
     BACKED_UP,
     PERSON_CHANGED,
@@ -95,7 +96,7 @@ class StoredLedger(ABC, Generic[_Store, _Run]):
     def _held_batch(self, name: str) -> int:
         number, digest = reading.batch_number(self.store, name)
         if digest not in self._locks.held:
-            raise BatchpayError("a run was started on a batch that is not held")
+            raise BatchpayError("the batch is not held")
         return number
 
     def start(
@@ -112,6 +113,16 @@ class StoredLedger(ABC, Generic[_Store, _Run]):
         run = self._begin(self._held_batch(batch), batch, who, why, noted, is_unique=reference_is_unique)
         self._runs.append(run)
         return run
+
+    def cancel(self, batch: str, rows: Sequence[int] | None, who: str, why: str) -> int:
+        number = self._held_batch(batch)
+        decisions.require_named("rows are cancelled", who, why)
+        with self.store.transaction() as transaction:
+            return decisions.cancel(self._mover(transaction, number, "cancelled", who, why), rows)
+
+    @abstractmethod
+    def _mover(self, transaction: Any, batch: int, event: str, who: str, why: str) -> Mover:
+        """Return what moves rows of a batch in a transaction."""
 
     @abstractmethod
     def lock(self, digest: bytes) -> AbstractContextManager[None]:

@@ -149,9 +149,9 @@ def decide(row: int, decision: str, reference: str | None, doubts: Mapping[int, 
     return Decision(row, DECISIONS[decision], reference or None, doubts[row].attempts)
 
 
-def refuse_account_numbers(what: str, text: str, doubts: Iterable[Doubt]) -> None:
+def refuse_account_numbers(what: str, text: str, rows: Iterable[Doubt | LedgerRow]) -> None:
     """Refuse a text that seems to contain a whole account number, which the ledger must not: raises WrongUse."""
-    row = _account_in(text, doubts)
+    row = _account_in(text, rows)
     if row is not None:
         raise WrongUse(f"{what} seems to contain the account number of row {row}; write its last four digits only")
 
@@ -330,10 +330,10 @@ def _attempt_problem(text: str, doubt: Doubt) -> str | None:
     return f"row {doubt.row} was sent again after this sheet was written, look it up again"
 
 
-def _account_in(text: str, doubts: Iterable[Doubt]) -> int | None:
+def _account_in(text: str, rows: Iterable[Doubt | LedgerRow]) -> int | None:
     """Return the first row whose last four account digits end a long number of the text."""
     endings = {number[-4:] for number in long_numbers(text)}
-    return next((doubt.row for doubt in doubts if doubt.account[-4:] in endings), None)
+    return next((one.row for one in rows if one.account[-4:] in endings), None) if endings else None
 
 
 def _reference_problem(reference: str | None, state: State, doubt: Doubt) -> str | None:

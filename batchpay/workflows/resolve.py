@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from batchpay.errors import BatchHeld, FileRefused, WrongUse
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
-from batchpay.ledger.records import BatchSummary, Decision
+from batchpay.ledger.records import BatchSummary, Decision, LedgerRow
 from batchpay.payment import Actor, State, Totals
 from batchpay.reconciliation.references import refused_reference
 from batchpay.reconciliation.resolution import (
@@ -63,13 +63,13 @@ class Signature:
     name: str
     reason: str
 
-    def recorded(self, actor: Actor, doubts: Collection[Doubt]) -> str:
+    def recorded(self, actor: Actor, rows: Collection[Doubt | LedgerRow]) -> str:
         """Return who decides, with the account that acts, as the ledger records it.
 
-        Raises WrongUse if the name or the reason contains an account number of a row in doubt.
+        Raises WrongUse if the name or the reason contains an account number of the rows decided about.
         """
-        refuse_account_numbers("the reason", self.reason, doubts)
-        refuse_account_numbers("the name", self.name, doubts)
+        refuse_account_numbers("the reason", self.reason, rows)
+        refuse_account_numbers("the name", self.name, rows)
         return f"{self.name} ({actor})"
 
 

@@ -69,6 +69,8 @@ def test_every_command_has_a_schema_and_keeps_to_it(
     signed = ("--name", "Ann Clerk", "--reason", "the portal", "--yes")
     for doubt in doubts:
         call("resolve", batch, "--row", str(doubt["row"]), "--decision", "send again", *signed)
+    assert call("cancel", batch, "--rows", str(doubts[0]["row"]), *signed)["cancelled"]["rows"] == 1
+    call("submit", "a.csv", "--release", "--reason", "it is owed", *log)
     call("resume", batch, *log)
     call("ledger", "backup", "copy.db")
     call("ledger", "check")

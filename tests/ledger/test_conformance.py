@@ -430,6 +430,35 @@ def test_a_run_can_reject_rows_before_they_are_sent(ledger: Ledger) -> None:
     assert ledger.check() == []
 
 
+def test_a_person_cancels_pending_rows_and_releases_them(ledger: Ledger) -> None:
+    """All or none of the rows named, and nothing that was sent or may have been; the reason is kept."""
+    name = register(ledger, columns(ledger, [1, 2, 3, 4]))
+    with pytest.raises(BatchpayError, match="not held"):
+        ledger.cancel(name, None, "ann", "billed twice")
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        run.commit([1, 2], [])
+        run.commit([], [(1, ACCEPTED), (2, NOT_SENT)])
+        run.finish("stopped")
+        for rows in ([1], [3, 1], [3, 9]):
+            with pytest.raises(WrongUse, match=f"row {rows[-1]} is not pending; nothing was cancelled"):
+                ledger.cancel(name, rows, "ann", "billed twice")
+        with pytest.raises(WrongUse, match="named person"):
+            ledger.cancel(name, [3], "ann", " ")
+        assert ledger.cancel(name, [3, 3], "ann", "billed twice") == 1
+        assert [row.row for row in ledger.rows(name, [State.PENDING])] == [2, 4]
+        assert ledger.cancel(name, None, "ben", "all of it") == 2
+    assert [(row.row, row.reasons) for row in ledger.rejected(name)] == [(row, ("row.cancelled",)) for row in (2, 3, 4)]
+    cancelled = [(one.who, one.why) for one in ledger.events(name) if one.kind == "cancelled"]
+    assert (cancelled, ledger.check()) == ([("ann", "billed twice"), ("ben", "all of it")], [])
+    assert release(ledger, name, [columns(ledger, [2, 3])], "ben", "they are owed") == 2
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        assert [(one.row, one.body) for one in run.claim(9)] == [(row, body_of(row).encode()) for row in (2, 3)]
+        run.finish("stopped")
+    assert ledger.check() == []
+
+
 def test_released_rows_are_pending_with_their_bodies(ledger: Ledger) -> None:
     """Only rejected rows are released, in the place they have in the file, and why is recorded."""
     name = register(ledger, columns(ledger, [1, 3, 5]), rejected([2, 4]))

@@ -90,13 +90,14 @@ def test_the_page_shows_exactly_the_moves_of_the_table() -> None:
 
 
 def test_moves_that_only_a_person_or_a_command_makes_have_one_event() -> None:
-    """Release, resolve and acceptance of a witness are each the only way of their move, and name a person."""
+    """Release, resolve, cancel and acceptance of a witness are each the only way of their move, and name a person."""
     by_person = {(move.before, move.after): move.event for move in MOVES if move.need is Need.PERSON}
     assert by_person == {
         (State.REJECTED, State.PENDING): "released",
         (State.IN_DOUBT, State.ACCEPTED): "resolved",
         (State.IN_DOUBT, State.DECLINED): "resolved",
         (State.IN_DOUBT, State.PENDING): "resolved",
+        (State.PENDING, State.REJECTED): "cancelled",
         (State.PENDING, State.IN_DOUBT): "doubted",
         (State.SENDING, State.IN_DOUBT): "doubted",
     }
@@ -104,7 +105,8 @@ def test_moves_that_only_a_person_or_a_command_makes_have_one_event() -> None:
         if (move.before, move.after) in by_person and move.before is not State.SENDING:
             # But for an answer that came too late: it is evidence, and never sends anything again.
             of_late_answer = move.event == "heard" and move.after is not State.PENDING
-            assert move.event == by_person[move.before, move.after] or of_late_answer
+            of_no_account = move.event == "rejected" and move.need is Need.UNSENT
+            assert move.event == by_person[move.before, move.after] or of_late_answer or of_no_account
 
 
 def test_every_move_outside_the_table_is_refused(running: tuple[Ledger, str, Run]) -> None:
@@ -127,7 +129,7 @@ def test_a_legal_move_of_a_row_that_stands_elsewhere_changes_nothing(running: tu
     for move, actual in product(MOVES, State):
         if move.before and actual is not move.before and State.SENDING is not move.after:
             with undone(ledger, move.event) as mover:
-                if move.need is Need.UNSENT:
+                if move.after is State.REJECTED:
                     with suppress(IllegalMove):
                         assert not mover.reject([ROW_IN[actual]], "gatewayId.unknown")
                 else:

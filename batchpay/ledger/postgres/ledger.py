@@ -14,7 +14,7 @@ from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
 from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.postgres import audit, batch_writer, decisions, fences, reading, take_over
-from batchpay.ledger.postgres.moves import erase_texts
+from batchpay.ledger.postgres.moves import PostgresMover, erase_texts
 from batchpay.ledger.postgres.run import PostgresRun
 from batchpay.ledger.postgres.shared_pace import SharedPace
 from batchpay.ledger.postgres.store import PostgresStore
@@ -111,6 +111,9 @@ class PostgresLedger(StoredLedger[PostgresStore, PostgresRun]):
 
     def resolve(self, batch: str, decisions_: Sequence[Decision], who: str, why: str) -> int:
         return decisions.resolve(self.store, batch, self._batch(batch), decisions_, who, why)
+
+    def _mover(self, transaction: Any, batch: int, event: str, who: str, why: str) -> PostgresMover:
+        return PostgresMover(transaction, batch, event, who, why)
 
     def say_hosts_gone(self, batch: str, who: str, why: str) -> Sequence[str]:
         return fences.say_hosts_gone(self.store, self._batch(batch), who, why)

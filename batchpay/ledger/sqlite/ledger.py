@@ -116,6 +116,9 @@ class SqliteLedger(StoredLedger[SqliteStore, SqliteRun]):
         with self.store.transaction() as transaction:
             return settle(SqliteMover(transaction, number, "resolved", who, why), decisions, who, why)
 
+    def _mover(self, transaction: Any, batch: int, event: str, who: str, why: str) -> SqliteMover:
+        return SqliteMover(transaction, batch, event, who, why)
+
     def say_hosts_gone(self, batch: str, who: str, why: str) -> Sequence[str]:
         """Refuse: a file belongs to one machine."""
         raise WrongUse(
