@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -20,6 +20,7 @@ from batchpay.approval.plan import Plan, PlanText
 from batchpay.errors import BatchpayError, FileOvertaken, FileRefused
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.origin import environment_of, is_rehearsal
+from batchpay.intake.source import Source
 from batchpay.intake.streams import ahead
 from batchpay.ledger.columns import PaymentColumns
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
@@ -82,8 +83,6 @@ def submit(
     The same content is the same batch: what an earlier call did is not done again. A missing ledger is created only for
     a test gateway on loopback.
     """
-    from batchpay.workflows.run import run_batch
-
     create_as = str(actor) if is_rehearsal(settings.gateway) else None
     with closing(open_ledger(settings.ledger, create_as=create_as)) as ledger:
         if not submission.decisions.paid_elsewhere_checked:
@@ -93,48 +92,171 @@ def submit(
             progress.say(note)
         source = open_file(request)  # once: standard input can't be read again
         for _ in range(_REGISTER_TRIES):
-            counts = plan is not None or Policy.from_settings(settings.policy).asks
-            context = CheckContext(
-                settings,
-                ledger,
-                submission.run.preflight,
-                submission.decisions,
-                wants_schedule=counts,
-                submits=True,
-            )
-            checked = check_file(source, request, context)
-            _log_check(checked)
-            if plan is None:  # a plan that differs in this is refused with all its differences
-                refuse_release_of_nothing(checked, submission.decisions)
-            ledger.take_over(checked.digest, str(actor), progress.say)
+            one = _Submission(ledger, request, source, submission, plan, settings, actor)
             try:
-                with ledger.lock(checked.digest), checked.source.hold():
-                    with one_fault_one_file(checked.source.name):
-                        found = _register(ledger, request, submission, settings, checked, plan, actor)
-                    if found.is_new:
-                        log("registered", batch=found.batch.batch, file=found.batch.file, rows=found.batch.total.rows)
-                    if found.released.rows:
-                        progress.say(f"rejected before and released now: {row_count(found.released.rows)}")
-                    fails = None if found.is_new else _fails_today(checked.verdict)
-                    decisions = submission.decisions
-                    looked = decisions.reason if decisions.paid_elsewhere_checked and not found.is_new else None
-                    run = replace(submission.run, approvals=found.approvals, fails=fails, why=looked)
-                    finished = run_batch(ledger, found.batch, settings, credentials, run, actor, progress)
+                return one.carry_out(credentials, progress), one.checked.verdict
             except RegisteredMeanwhile:
                 continue  # payments of this file were added in between: they must be looked up as well
-            summary = _summary_of_run(request, checked, finished)
-            if not (found.is_new or checked.releasable.rows):
-                _note_paid_before(summary, ledger, found.batch, submission.decisions)
-            summary.seal = plan.seal if plan else None
-            summary.released = found.released
-            if found.released.rows:  # the batch itself records what was let through when it was registered
-                summary.allowed_duplicates = checked.earlier.allowed_json(submission.decisions.reason)
-            add_in_doubt_elsewhere(summary, ledger, finished)
-            return summary, checked.verdict
     raise FileOvertaken(
         f"{source.name}: other files with payments of this one are being registered, nothing was sent now; run the "
         "command again"
     )
+
+
+class _Submission:
+    """One check of an opened file, and the batch that is made or continued by what it found."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        request: FileRequest,
+        source: Source,
+        submission: SubmitRequest,
+        plan: Plan | None,
+        settings: Settings,
+        actor: Actor,
+    ) -> None:
+        self._ledger, self._request, self._plan = ledger, request, plan
+        self._run, self._decisions = submission.run, submission.decisions
+        self._settings, self._actor = settings, actor
+        self._policy = Policy.from_settings(settings.policy)
+        counts = plan is not None or self._policy.asks
+        context = CheckContext(
+            settings, ledger, self._run.preflight, self._decisions, wants_schedule=counts, submits=True
+        )
+        self.checked = checked = check_file(source, request, context)
+        total, rejected = checked.verdict.total, checked.verdict.rejected.rows
+        log("checked", file=source.name, rows=total.rows, cents=total.cents, rejected=rejected)
+        if plan is None:  # a plan that differs in this is refused with all its differences
+            refuse_release_of_nothing(checked, self._decisions)
+
+    def carry_out(self, credentials: Credentials, progress: Progress) -> Summary:
+        """Register what was found, and send it; raises RegisteredMeanwhile if it must be looked up again."""
+        from batchpay.workflows.run import run_batch
+
+        ledger, checked, decisions = self._ledger, self.checked, self._decisions
+        ledger.take_over(checked.digest, str(self._actor), progress.say)
+        with ledger.lock(checked.digest), checked.source.hold():
+            with one_fault_one_file(checked.source.name):
+                found = self._register()
+            if found.is_new:
+                log("registered", batch=found.batch.batch, file=found.batch.file, rows=found.batch.total.rows)
+            if found.released.rows:
+                progress.say(f"rejected before and released now: {row_count(found.released.rows)}")
+            fails = None if found.is_new else _fails_today(checked.verdict)
+            looked = decisions.reason if decisions.paid_elsewhere_checked and not found.is_new else None
+            run = replace(self._run, approvals=found.approvals, fails=fails, why=looked)
+            finished = run_batch(ledger, found.batch, self._settings, credentials, run, self._actor, progress)
+        summary = self._summary(finished)
+        if not (found.is_new or checked.releasable.rows):
+            _note_paid_before(summary, ledger, found.batch, decisions)
+        summary.seal = self._plan.seal if self._plan else None
+        summary.released = found.released
+        if found.released.rows:  # the batch itself records what was let through when it was registered
+            summary.allowed_duplicates = checked.earlier.allowed_json(decisions.reason)
+        add_in_doubt_elsewhere(summary, ledger, finished)
+        return summary
+
+    def _register(self) -> _Registered:
+        """Write the batch, or find it, and release what an earlier call rejected if a person requests it."""
+        ledger, checked, decisions, settings = self._ledger, self.checked, self._decisions, self._settings
+        known, allowed = batch_to_continue(ledger, checked, settings, decisions), LetThrough()
+        meanwhile = ledger.registration_count() != checked.registration_count_seen
+        if known is not None and meanwhile and repeated(ledger, known):
+            raise RegisteredMeanwhile("another file that repeats rows of this batch may have been registered meanwhile")
+        if self._plan is not None or self._policy.asks:
+            proposal, _ = propose(ledger, self._request, checked, settings, decisions, known)
+            try:
+                allowed = let_through(ledger, self._plan, proposal, self._policy, datetime.now(UTC))
+            except FileRefused as error:
+                raise _with_accounts(error, checked) from None
+        releases = decisions.release and checked.releasable.rows > 0
+        if must_check_elsewhere(known, decisions, releases=releases):
+            refuse_other_environment(ledger, settings)  # its first batch may be new since the file was opened
+            refuse_moved(self._request.path, checked.source.identity)
+            refuse_paid_elsewhere(ledger, self._run.results, environment_of(settings.gateway))
+        if allowed.used_for is not None:
+            return _Registered(ledger.find(allowed.used_for))
+        sign_off = allowed.sign_off
+        approvals = len(sign_off.approvals) if sign_off else None
+        if known is None:
+            return _Registered(self._write_batch(sign_off), approvals, is_new=True)
+        if releases:
+            return self._release(known, sign_off, approvals)
+        if sign_off is not None:
+            ledger.use_plan(known.batch, str(self._actor), sign_off)
+        return _Registered(ledger.find(known.batch), approvals)
+
+    def _write_batch(self, sign_off: SignOff | None) -> BatchSummary:
+        checked, decisions, rules = self.checked, self._decisions, self._request.rules
+        source, form, results = checked.source, request_form(self._settings.gateway), self._run.results
+        allowed = self._allowed_duplicates()
+        batch = NewBatch(
+            digest=checked.digest,
+            file=source.name,
+            columns=source.carried,
+            rows=checked.verdict.rows,
+            options={
+                "normalize": rules.normalize,
+                **({"accepted_suggestions": accepted} if (accepted := checked.verdict.accepted) else {}),
+                "as_of": rules.as_of.isoformat(),
+                "gateway_ids": sorted(checked.gateway_ids),
+                **({"allowed_duplicates": allowed} if allowed else {}),
+                **({"sheet": source.sheet} if source.sheet is not None else {}),
+                **({"results": str(results.absolute())} if results is not None else {}),
+                **({"unreadable_amounts": count} if (count := checked.verdict.unreadable_amounts) else {}),
+                "first_start": checked.first_start and checked.first_start.isoformat(),
+                "largest_cents": checked.largest_cents,
+                **({"paid_elsewhere_checked": decisions.reason} if decisions.paid_elsewhere_checked else {}),
+            },
+            origin=self._settings.gateway.base_url,
+            environment=environment_of(self._settings.gateway),
+            registration_count_seen=checked.registration_count_seen,
+            again_reason=decisions.again_reason,
+            sign_off=sign_off,
+        )
+        with self._ledger.register(batch, str(self._actor)) as registering:
+            for rows in ahead(all_rows(source, rules)):
+                passed = rows.filter(~checked.verdict.rejected_mask(rows["_row"]))
+                for columns in payment_columns(self._ledger, passed, source.carried, form):
+                    registering.add_payments(columns)
+            for rejected in checked.rejected:
+                registering.add_rejected(rejected_columns(rejected))
+            name = registering.finish()
+        return self._ledger.find(name)
+
+    def _release(self, known: BatchSummary, sign_off: SignOff | None, approvals: int | None) -> _Registered:
+        """Make pending what an earlier call rejected and is valid now: a named person requested it, with a reason."""
+        ledger, checked, rejected = self._ledger, self.checked, RejectedEarlier(self._ledger, known)
+        form = request_form(self._settings.gateway)
+
+        def payments() -> Iterator[PaymentColumns]:
+            for rows in valid_rows(checked.source, self._request.rules, checked.verdict):
+                yield from payment_columns(ledger, rejected.among(rows), checked.source.carried, form)
+
+        ledger.release(
+            known.batch,
+            payments(),
+            str(self._actor),
+            self._decisions.reason or "",
+            registration_count_seen=checked.registration_count_seen,
+            sign_off=sign_off,
+            allowed_duplicates=self._allowed_duplicates(),
+        )
+        now = ledger.find(known.batch)
+        return _Registered(now, approvals, known.by_state[State.REJECTED] - now.by_state[State.REJECTED])
+
+    def _allowed_duplicates(self) -> dict[str, Any] | None:
+        """Return what the ledger keeps of bills that were let through a second time; None if none was."""
+        earlier = self.checked.earlier
+        return earlier.allowed_json(self._decisions.reason) if earlier.allowed.rows else None
+
+    def _summary(self, batch: BatchSummary) -> Summary:
+        of_check = self.checked.summary(self._request)
+        summary = summary_of_batch(batch, warnings=of_check.warnings)
+        summary.file, summary.notes, summary.rejects = of_check.file, of_check.notes + summary.notes, of_check.rejects
+        summary.started_at, summary.read = of_check.started_at, of_check.read
+        return summary
 
 
 def _note_paid_before(summary: Summary, ledger: Ledger, batch: BatchSummary, decisions: Decisions) -> None:
@@ -150,11 +272,6 @@ def _note_paid_before(summary: Summary, ledger: Ledger, batch: BatchSummary, dec
     )
     summary.notes.append(summary.paid_before)
     log("nothing sent", level=logging.WARNING, batch=batch.batch, file=summary.file, rows=paid.rows, cents=paid.cents)
-
-
-def _log_check(checked: FileCheck) -> None:
-    total = checked.verdict.total
-    log("checked", file=checked.source.name, rows=total.rows, cents=total.cents, rejected=checked.verdict.rejected.rows)
 
 
 def _fails_today(verdict: Verdict) -> Fails | None:
@@ -176,45 +293,6 @@ class _Registered:
     is_new: bool = False
 
 
-def _register(
-    ledger: Ledger,
-    request: FileRequest,
-    submission: SubmitRequest,
-    settings: Settings,
-    checked: FileCheck,
-    plan: Plan | None,
-    actor: Actor,
-) -> _Registered:
-    """Write the batch, or find it, and release what an earlier call rejected if a person requests it."""
-    decisions, policy, allowed = submission.decisions, Policy.from_settings(settings.policy), LetThrough()
-    known = batch_to_continue(ledger, checked, settings, decisions)
-    if known is not None and ledger.registration_count() != checked.registration_count_seen and repeated(ledger, known):
-        raise RegisteredMeanwhile("another file that repeats rows of this batch may have been registered meanwhile")
-    if plan is not None or policy.asks:
-        proposal, _ = propose(ledger, request, checked, settings, decisions, known)
-        try:
-            allowed = let_through(ledger, plan, proposal, policy, datetime.now(UTC))
-        except FileRefused as error:
-            raise _with_accounts(error, checked) from None
-    if must_check_elsewhere(known, decisions, releases=decisions.release and checked.releasable.rows > 0):
-        refuse_other_environment(ledger, settings)  # its first batch may be new since the file was opened
-        refuse_moved(request.path, checked.source.identity)
-        refuse_paid_elsewhere(ledger, submission.run.results, environment_of(settings.gateway))
-    if allowed.used_for is not None:
-        return _Registered(ledger.find(allowed.used_for))
-    sign_off = allowed.sign_off
-    approvals = len(sign_off.approvals) if sign_off else None
-    if known is None:
-        batch = _write_batch(ledger, request, submission, settings, checked, sign_off, actor)
-        return _Registered(batch, approvals, is_new=True)
-    released = Totals()
-    if decisions.release and checked.releasable.rows:
-        released = _release(ledger, known, request, decisions, settings, checked, sign_off, actor)
-    elif sign_off is not None:
-        ledger.use_plan(known.batch, str(actor), sign_off)
-    return _Registered(ledger.find(known.batch), approvals, released)
-
-
 def _with_accounts(refusal: FileRefused, checked: FileCheck) -> BatchpayError:
     """Add how the gateway's accounts bear on a plan's refusal: without an answer it is not known what differs."""
     if checked.accounts.problem is not None:
@@ -225,89 +303,3 @@ def _with_accounts(refusal: FileRefused, checked: FileCheck) -> BatchpayError:
             "with --preflight leaves them out)"
         )
     return refusal
-
-
-def _write_batch(
-    ledger: Ledger,
-    request: FileRequest,
-    submission: SubmitRequest,
-    settings: Settings,
-    checked: FileCheck,
-    sign_off: SignOff | None,
-    actor: Actor,
-) -> BatchSummary:
-    form, decisions = request_form(settings.gateway), submission.decisions
-    allowed = checked.earlier.allowed_json(decisions.reason) if checked.earlier.allowed.rows else None
-    batch = NewBatch(
-        digest=checked.digest,
-        file=checked.source.name,
-        columns=checked.source.carried,
-        rows=checked.verdict.rows,
-        options={
-            "normalize": request.rules.normalize,
-            **({"accepted_suggestions": accepted} if (accepted := checked.verdict.accepted) else {}),
-            "as_of": request.rules.as_of.isoformat(),
-            "gateway_ids": sorted(checked.gateway_ids),
-            **({"allowed_duplicates": allowed} if allowed else {}),
-            **({"sheet": sheet} if (sheet := checked.source.sheet) is not None else {}),
-            **({"results": str(results.absolute())} if (results := submission.run.results) is not None else {}),
-            **({"unreadable_amounts": count} if (count := checked.verdict.unreadable_amounts) else {}),
-            "first_start": checked.first_start and checked.first_start.isoformat(),
-            "largest_cents": checked.largest_cents,
-            **({"paid_elsewhere_checked": decisions.reason} if decisions.paid_elsewhere_checked else {}),
-        },
-        origin=settings.gateway.base_url,
-        environment=environment_of(settings.gateway),
-        registration_count_seen=checked.registration_count_seen,
-        again_reason=decisions.again_reason,
-        sign_off=sign_off,
-    )
-    with ledger.register(batch, str(actor)) as registering:
-        for rows in ahead(all_rows(checked.source, request.rules)):
-            passed = rows.filter(~checked.verdict.rejected_mask(rows["_row"]))
-            for columns in payment_columns(ledger, passed, checked.source.carried, form):
-                registering.add_payments(columns)
-        for rejected in checked.rejected:
-            registering.add_rejected(rejected_columns(rejected))
-        name = registering.finish()
-    return ledger.find(name)
-
-
-def _release(
-    ledger: Ledger,
-    known: BatchSummary,
-    request: FileRequest,
-    decisions: Decisions,
-    settings: Settings,
-    checked: FileCheck,
-    sign_off: SignOff | None,
-    actor: Actor,
-) -> Totals:
-    """Make pending what an earlier call rejected and is valid now: a named person requested it, with a reason."""
-    rejected = RejectedEarlier(ledger, known)
-    form = request_form(settings.gateway)
-
-    def payments() -> Iterator[PaymentColumns]:
-        for rows in valid_rows(checked.source, request.rules, checked.verdict):
-            yield from payment_columns(ledger, rejected.among(rows), checked.source.carried, form)
-
-    before = known.by_state[State.REJECTED]
-    ledger.release(
-        known.batch,
-        payments(),
-        str(actor),
-        decisions.reason or "",
-        registration_count_seen=checked.registration_count_seen,
-        sign_off=sign_off,
-        allowed_duplicates=checked.earlier.allowed_json(decisions.reason) if checked.earlier.allowed.rows else None,
-    )
-    after = ledger.find(known.batch).by_state[State.REJECTED]
-    return before - after
-
-
-def _summary_of_run(request: FileRequest, checked: FileCheck, batch: BatchSummary) -> Summary:
-    summary = summary_of_batch(batch, warnings=checked.verdict.warnings)
-    of_check = checked.summary(request)
-    summary.file, summary.notes, summary.rejects = of_check.file, [*of_check.notes, *summary.notes], of_check.rejects
-    summary.started_at, summary.read = checked.started_at, of_check.read
-    return summary

@@ -144,7 +144,7 @@ def test_an_export_is_matched_only_by_reference(desk: Desk, paid: Path) -> None:
     with closing(open_ledger(desk.settings.ledger, read_only=True)) as ledger:
         batch = ledger.find(None).batch
     export, out = desk.folder / "export.csv", desk.folder / "out.csv"
-    for line, verdicts in (("TX-77,,10.00", ["matched"]), (",A-1,10.00", ["missing there", "unknown here"])):
+    for line, verdicts in (("TX-A-1,,10.00", ["matched"]), (",A-1,10.00", ["missing there", "unknown here"])):
         export.write_text(f"Transaction ID,Invoice Number,Amount\n{line}\n")
         done = reconcile(batch, ReconcileRequest(str(export), output=str(out)), desk.settings, ANN)
         with out.open(newline="") as file:
