@@ -80,7 +80,8 @@ def web(
     if is_demo:
         demo(listen, _stop_on_signals)
         return 0
-    from batchpay.web.server import Listen, serve
+    from batchpay.web.server import serve
+    from batchpay.web.site import Listen
     from batchpay.web.spool import default_home
 
     listening = Listen(listen, hosts, behind_tls, proxy_header, proxy)
@@ -254,7 +255,8 @@ _EXPORTED = ("invoiceNumber", "amount", "account", "status", "date")
 
 def demo(listen: str, on_stop: Callable[[Callable[[], None]], None]) -> None:
     """Run the page against a sandbox until a signal; prints who may sign in, and what to do first."""
-    from batchpay.web.server import Listen, serve
+    from batchpay.web.server import serve
+    from batchpay.web.site import Listen
 
     empty_folder(FOLDER)
     payments = FOLDER / "payments.csv"

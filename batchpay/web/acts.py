@@ -9,24 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from batchpay.approval.approvals import Policy
 from batchpay.payment import format_cents
 from batchpay.settings import PolicySettings, Settings
 from batchpay.text import money
 from batchpay.web.people import Person
+from batchpay.web.spool import Row
 
 MAY_NOT, NOT_NOW = 403, 409
-
-
-class Columns(Protocol):
-    """A file's row of web.db: values by column name."""
-
-    def __getitem__(self, name: str, /) -> Any:
-        """Return a value."""
+Columns = Row | Mapping[str, Any]
+"""A file's row of web.db: values by column name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import io
 import sqlite3
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
@@ -121,30 +120,18 @@ def _say_headers(answer: Response) -> Response:
     return answer
 
 
-@dataclass(frozen=True, slots=True)
-class MenuItem:
-    """A link to a page, with how much waits there."""
-
-    name: str
-    endpoint: str
-    blueprints: tuple[str, ...]
-    count: int = 0
-    word: str = ""
-    """What the count is of, for people who use a screen reader."""
-    tone: str = ""
-
-
-def _menu(here: Site, person: Person) -> list[MenuItem]:
-    """The links at the top of every page."""
-    items = [MenuItem("Files", "files.home", ("files", "checked", "runs"))]
+def _menu(here: Site, person: Person) -> list[tuple[str, str, tuple[str, ...], int, str, str]]:
+    """Return the links at the top of every page: name, endpoint, blueprints, how much waits there, of what, tone."""
     try:
         waiting, doubtful = len(approval.waiting_for(here, person)), doubts.rows_in_doubt(here)
     except BatchpayError:  # the page itself says what is wrong with the ledger
         waiting = doubtful = 0
-    items.append(MenuItem("To approve", "approval.waiting", ("approval",), waiting, "waiting for you", "wait"))
-    items.append(MenuItem("In doubt", "doubts.page", ("doubts",), doubtful, "in doubt", "bad"))
-    items.append(MenuItem("History", "history.page", ("history", "reconcile")))
-    return items
+    return [
+        ("Files", "files.home", ("files", "checked", "runs"), 0, "", ""),
+        ("To approve", "approval.waiting", ("approval",), waiting, "waiting for you", "wait"),
+        ("In doubt", "doubts.page", ("doubts",), doubtful, "in doubt", "bad"),
+        ("History", "history.page", ("history", "reconcile"), 0, "", ""),
+    ]
 
 
 def _shared_context() -> dict[str, Any]:

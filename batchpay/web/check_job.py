@@ -6,7 +6,6 @@ What a new version of a file changed is found as well: counts and masked values,
 from __future__ import annotations
 
 import json
-import os
 import re
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -162,16 +161,12 @@ def _difference(task: Task, path: str, ledger: Ledger) -> dict[str, Any] | None:
     before = task.store.file(task.file["before"]) if task.file["before"] else None
     if before is None or not before["totals"]:
         return None
+    pieces = spool.pieces(ledger, task.store.home, before["id"], before["pieces"])
     try:
-        descriptor, _ = spool.in_memory(spool.pieces(ledger, task.store.home, before["id"], before["pieces"]))
-    except NotUsable:
+        with spool.memory_file(pieces) as (descriptor, _):
+            found = difference((before, f"/proc/self/fd/{descriptor}"), (task.file, path))
+    except (NotUsable, FileRefused):
         return None
-    try:
-        found = difference((before, f"/proc/self/fd/{descriptor}"), (task.file, path))
-    except FileRefused:
-        return None
-    finally:
-        os.close(descriptor)
     totals = json.loads(before["totals"])
     return {**found, "before": {"file": before["name"], "rows": totals["rows"], "amount": totals["amount"]["total"]}}
 

@@ -19,7 +19,7 @@ from batchpay.web.checked import page_context
 from batchpay.web.files import SENT, WENT_ON, facts_of, file_or_404, people_by_name
 from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, prove_again
-from batchpay.web.site import Fragment, Site, download, refusal, site
+from batchpay.web.site import Site, download, refusal, site
 from batchpay.web.spool import Row
 from batchpay.web.words import unknown_batch
 
@@ -47,22 +47,11 @@ _BAR = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One state of a batch, and its part of the bar."""
-
-    state: str
-    name: str
-    totals: Totals
-    starts: float
-    width: float
-
-
-@dataclass(frozen=True, slots=True)
 class RunStatus:
     """How far a run is: by the ledger, and by the child that is at work."""
 
     summary: Summary | None
-    lines: list[Line]
+    lines: list[dict[str, Any]]
     is_alive: bool
     told: dict[str, Any]
     is_unknown: bool = False
@@ -126,15 +115,18 @@ def run_status(here: Site, file: Row) -> RunStatus:
     return RunStatus(summary, lines_of(summary) if summary else [], is_alive, said, is_unknown)
 
 
-def lines_of(summary: Summary) -> list[Line]:
-    """Return a batch's states in the order in which people ask about them; they add up to the file."""
-    lines, at = [], 0.0
+def lines_of(summary: Summary) -> list[dict[str, Any]]:
+    """Return a batch's states in the order in which people ask about them, each with its part of the bar.
+
+    They add up to the file.
+    """
+    lines, at = list[dict[str, Any]](), 0.0
     rows = summary.valid.rows or 1
     for state in _ORDER:
         totals = summary.of(state)
         width = _BAR * totals.rows / rows if state not in (State.PENDING, State.REJECTED) else 0.0
         if totals.rows or state in _SHOWN_ALWAYS:
-            lines.append(Line(str(state), _NAMES[state], totals, at, width))
+            lines.append({"state": str(state), "name": _NAMES[state], "totals": totals, "starts": at, "width": width})
         at += width
     return lines
 
@@ -202,8 +194,8 @@ def _fragment(here: Site, file: Row) -> str:
     """Render a run's progress; it is reused for half a second, so that fifty viewers cost as much as one."""
     moment, row = time.monotonic(), tuple(file)
     kept = here.fragments.get(file["id"])
-    if kept is not None and kept.row == row and moment - kept.at < _FRESH_S:
-        return kept.text
+    if kept is not None and kept[1] == row and moment - kept[0] < _FRESH_S:
+        return kept[2]
     text = render_template(
         "_run.html",
         file=file,
@@ -213,7 +205,7 @@ def _fragment(here: Site, file: Row) -> str:
         under_way=file["state"] in UNDER_WAY,
     )
     if file["state"] in UNDER_WAY:
-        here.fragments[file["id"]] = Fragment(moment, row, text)
+        here.fragments[file["id"]] = moment, row, text
     else:
         here.fragments.pop(file["id"], None)
     return text

@@ -13,7 +13,7 @@ import stat
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,15 +31,13 @@ from batchpay.settings import Settings
 from batchpay.web.app import FORM_BYTES_MAX, create_app
 from batchpay.web.jobs import Supervisor
 from batchpay.web.sign_in import is_known
-from batchpay.web.site import Access, Reader, Site
+from batchpay.web.site import Listen, Reader, Site
 from batchpay.web.spool import PIECE_BYTES, WebStore
 from batchpay.writing.process_memory import limit_freed_memory
 
-DEFAULT_LISTEN = "127.0.0.1:8790"
 _THREADS = 8
 _KEPT_BYTES = 256 << 10
 _GARBAGE_OBJECTS = 5_000
-_UNIX = "unix:"
 _BODY_BYTES_MAX = max(PIECE_BYTES, FORM_BYTES_MAX) + 131_072
 _STRANGERS_BYTES_MAX = 16 << 10
 _READ_PAST_BYTES_MAX = 1 << 28
@@ -48,25 +46,6 @@ _STRANGER = "Sign in first. Without it, batchpay accepts short forms only."
 _FORM = (
     f"A file has at most {FORM_BYTES_MAX >> 20} MiB in this form. With JavaScript, larger files are uploaded in pieces."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Listen:
-    """Where the page listens, and who may come that way."""
-
-    address: str = DEFAULT_LISTEN
-    """HOST:PORT, or unix:PATH."""
-    hosts: tuple[str, ...] = ()
-    """Other names under which people reach the page."""
-    behind_tls: bool = False
-    proxy_header: str | None = None
-    proxy: str | None = None
-    """Where the proxy's connections come from, if that is not this machine: its X-Forwarded-For is believed."""
-
-    @property
-    def socket_path(self) -> Path | None:
-        """The path of a Unix socket; None for an address."""
-        return Path(self.address.removeprefix(_UNIX)) if self.address.startswith(_UNIX) else None
 
 
 class _TooLarge(Exception):
@@ -136,7 +115,7 @@ class WebServer:
         self._home_lock = _hold(self._store.home)
         listening = _listen(listen)
         self.url = _url(listen, listening)
-        access = Access(_hosts(listen, listening), listen.behind_tls, listen.proxy_header)
+        access = replace(listen, hosts=_hosts(listen, listening))
         self._jobs = Supervisor(self._store, settings)
         self._site = Site(settings, self._store, self._jobs, Reader(settings.ledger), access)
         self._map: dict[int, Any] = {}
@@ -289,7 +268,7 @@ def _listen_on_path(path: Path) -> socket.socket:
 
 def _url(listen: Listen, listening: socket.socket) -> str:
     if listen.hosts:
-        return f"https://{listen.hosts[0]}/"
+        return f"https://{next(iter(listen.hosts))}/"
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 

@@ -7,7 +7,7 @@ import functools
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
@@ -40,16 +40,29 @@ KEPT_S = 5.0
 """How long a connection to a ledger in a database server is kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """Who reaches the page, and how: decided when it is started."""
+DEFAULT_LISTEN = "127.0.0.1:8790"
+_UNIX = "unix:"
 
-    hosts: frozenset[str] = frozenset()
-    """What the Host header may say, in lower case; any other is refused (DNS rebinding)."""
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Where the page listens, and who reaches it that way: decided when it is started."""
+
+    address: str = DEFAULT_LISTEN
+    """HOST:PORT, or unix:PATH."""
+    hosts: Collection[str] = ()
+    """Names under which people reach the page; once it listens, all that a Host header may say (DNS rebinding)."""
     behind_tls: bool = False
     """Whether something in front of the page does TLS: then cookies are Secure, and codes are required."""
     proxy_header: str | None = None
     """The header in which a proxy names the person; only over a Unix socket."""
+    proxy: str | None = None
+    """Where the proxy's connections come from, if that is not this machine: its X-Forwarded-For is believed."""
+
+    @property
+    def socket_path(self) -> Path | None:
+        """The path of a Unix socket; None for an address."""
+        return Path(self.address.removeprefix(_UNIX)) if self.address.startswith(_UNIX) else None
 
 
 class Reader:
@@ -89,16 +102,6 @@ class Reader:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Fragment:
-    """A part of a page as it was rendered a moment ago."""
-
-    at: float
-    row: tuple[object, ...]
-    """The part of the file's row it was made from: if that differs, it is rendered again."""
-    text: str
-
-
 @dataclass(frozen=True)
 class Site:
     """One running page."""
@@ -107,10 +110,10 @@ class Site:
     store: WebStore
     jobs: Supervisor
     reader: Reader
-    access: Access = field(default_factory=Access)
+    access: Listen = field(default_factory=Listen)
     clock: Callable[[], float] = time.time
-    fragments: dict[str, Fragment] = field(default_factory=dict)
-    """Progress of the runs under way, by file."""
+    fragments: dict[str, tuple[float, tuple[object, ...], str]] = field(default_factory=dict)
+    """Progress of the runs under way, by file, as it was rendered a moment ago: when, from which values, the text."""
 
     @property
     def home(self) -> Path:

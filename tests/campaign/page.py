@@ -26,7 +26,7 @@ from batchpay.settings import load_settings
 from batchpay.web import jobs, people
 from batchpay.web.app import create_app
 from batchpay.web.jobs import Supervisor
-from batchpay.web.site import Access, Reader, Site
+from batchpay.web.site import Listen, Reader, Site
 from batchpay.web.spool import WebStore
 from tests.campaign.kills import Point, chosen, errors_of, points_of
 from tests.campaign.trial import Bench, Findings, finish_and_check
@@ -160,9 +160,7 @@ def _prepare(home: Path) -> None:
         closing(open_ledger(settings.ledger, create_as=str(by))) as ledger,
         closing(WebStore(home / _FOLDER)) as store,
     ):
-        site = Site(
-            settings, store, Supervisor(store, settings), Reader(settings.ledger), Access(frozenset({"localhost"}))
-        )
+        site = Site(settings, store, Supervisor(store, settings), Reader(settings.ledger), Listen(hosts={"localhost"}))
         app = create_app(site)
         browsers: dict[str, FlaskClient] = {}
         for name, role in (("maria", "prepare"), ("daniel", "approve")):

@@ -33,7 +33,7 @@ from batchpay.web import jobs, papers, run_job, spool
 from batchpay.web.app import create_app
 from batchpay.web.jobs import Supervisor
 from batchpay.web.runs import run_status
-from batchpay.web.site import EXTENSION, Access, Reader, Site
+from batchpay.web.site import EXTENSION, Listen, Reader, Site
 from batchpay.web.spool import Row, WebStore
 from batchpay.workflows import run
 from batchpay.workflows.resolve import Proposal, Signature
@@ -262,7 +262,7 @@ def make_house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     store = WebStore(tmp_path / "web", clock=lambda: now[0])
     site = Site(
         settings, store, Supervisor(store, settings), Reader(settings.ledger),
-        Access(hosts=frozenset({"localhost"})), clock=lambda: now[0],
+        Listen(hosts={"localhost"}), clock=lambda: now[0],
     )  # fmt: skip
     found = House(site, app_of(site), now)
 

@@ -30,7 +30,8 @@ from batchpay.errors import BatchHeld, NotUsable, WrongUse
 from batchpay.payment import Actor
 from batchpay.settings import GatewaySettings, LedgerSettings, Settings, load_settings
 from batchpay.web import jobs
-from batchpay.web.server import Listen, WebServer, serve
+from batchpay.web.server import WebServer, serve
+from batchpay.web.site import Listen
 from batchpay.web.spool import WebStore
 from tests.web.house import House, words_of
 
@@ -386,7 +387,7 @@ def test_a_person_behind_a_proxy_has_an_address_of_their_own(
     settings: Settings, tmp_path: Path, listen: Listen, address: str
 ) -> None:
     """The last address that the proxy added, and only from the proxy: not what a person sent."""
-    host = listen.hosts[0] if listen.hosts else "{host}"
+    host = next(iter(listen.hosts), "{host}")
     head = f"POST /sign-in HTTP/1.1\r\nHost: {host}\r\nSec-Fetch-Site: same-origin\r\nConnection: close\r\n"
     head += "X-Forwarded-For: 198.51.100.1, 203.0.113.7\r\nContent-Length: 0\r\n\r\n"
     with running(WebServer(settings, tmp_path / "web", listen, ANN)) as server:

@@ -14,7 +14,7 @@ from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor
 from batchpay.web import people, sign_in
 from batchpay.web.app import create_app
-from batchpay.web.site import Access
+from batchpay.web.site import Listen
 from tests.web.house import PASSWORD, SAME_ORIGIN, House, words_of
 
 
@@ -24,7 +24,7 @@ def enter(client: FlaskClient, name: str, password: str = PASSWORD, **form: str)
 
 def behind(house: House, **access: object) -> FlaskClient:
     """A browser of the same house, reached another way."""
-    object.__setattr__(house.site, "access", Access(frozenset({"localhost"}), **access))  # type: ignore[arg-type]
+    object.__setattr__(house.site, "access", Listen(hosts={"localhost"}, **access))  # type: ignore[arg-type]
     return create_app(house.site).test_client()
 
 
