@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from batchpay.errors import EXIT_CODES, BatchpayError, NotUsable, WrongUse
+from batchpay.errors import EXIT_CODES, BatchpayError, NotUsable, RunStopped, WrongUse
 from batchpay.ledger.open import open_ledger
 from batchpay.operations.logs import log
 from batchpay.payment import ON_THE_WEB, Actor
@@ -33,7 +33,8 @@ if TYPE_CHECKING:  # each kind of file loads only what creates it
     from batchpay.web.site import Site
     from batchpay.workflows.resolve import Signature
 
-DEADLINE_S = 600
+DEADLINE_S, WAIT_S = 600, 5
+"""How long a child may take, and how long to wait for another one's end: a thread that waits answers nobody else."""
 _AT_ONCE = threading.BoundedSemaphore(2)
 _LOOKER = Actor("batchpay", "page", ON_THE_WEB)
 
@@ -42,31 +43,38 @@ def make(here: Site, kind: str, *arguments: Any, given: int | None = None) -> in
     """Have a file created; return the descriptor of a file in memory, which the caller closes.
 
     `given` is a descriptor of what the child reads, an uploaded export. Raises NotUsable with the child's sentence if
-    it fails.
+    it fails, and RunStopped if it takes too long, or others are in front of it.
     """
+    if not _AT_ONCE.acquire(timeout=WAIT_S):
+        raise RunStopped("other files are being created at the moment; try again in a minute")
     into = os.memfd_create(kind, os.MFD_CLOEXEC)
     try:
         command = [sys.executable, "-P", "-m", "batchpay.web.papers", kind, "-" if given is None else str(given)]
         asked = {"settings": dataclasses.asdict(here.settings), "arguments": arguments}
-        with _AT_ONCE:
-            child = subprocess.run(  # noqa: S603 - this program itself
-                command,
-                input=json.dumps(asked).encode(),
-                stdout=into,
-                stderr=subprocess.PIPE,
-                pass_fds=() if given is None else (given,),
-                timeout=DEADLINE_S,
-                check=False,
-            )
+        child = subprocess.run(  # noqa: S603 - this program itself
+            command,
+            input=json.dumps(asked).encode(),
+            stdout=into,
+            stderr=subprocess.PIPE,
+            pass_fds=() if given is None else (given,),
+            timeout=DEADLINE_S,
+            check=False,
+        )
         if child.returncode:
             said = child.stderr.decode("utf-8", "replace").strip()
             if child.returncode not in EXIT_CODES or child.returncode == BatchpayError.exit_code:
                 log("paper failed", kind=kind, code=child.returncode)
                 said = "this file could not be created; tell your batchpay administrator"
             raise NotUsable(said)
+    except subprocess.TimeoutExpired:
+        os.close(into)
+        log("paper failed", kind=kind, reason=f"not done after {DEADLINE_S} s")
+        raise RunStopped(f"this took longer than {DEADLINE_S // 60} minutes and was ended") from None
     except BaseException:
         os.close(into)
         raise
+    finally:
+        _AT_ONCE.release()
     return into
 
 

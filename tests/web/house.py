@@ -241,6 +241,9 @@ def paper_here(
     return subprocess.CompletedProcess(command, code, None, said.getvalue().encode())
 
 
+FAKE = SimpleNamespace(run=paper_here, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired)
+
+
 def make_house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     """Build the page with its people over an empty ledger."""
     key = tmp_path / "key"
@@ -250,7 +253,7 @@ def make_house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     monkeypatch.setattr(run_job, "_SIGNALS", ())
     monkeypatch.setattr(Preflight, "check_connection", lambda self: None)
     monkeypatch.setattr(Preflight, "refused", lambda self, ids: {})
-    monkeypatch.setattr("batchpay.web.papers.subprocess", SimpleNamespace(run=paper_here, PIPE=subprocess.PIPE))
+    monkeypatch.setattr("batchpay.web.papers.subprocess", FAKE)
     settings = Settings(
         gateway=GatewaySettings(base_url="http://127.0.0.1:9", api_id="sandbox"),
         submit=SubmitSettings(rate="20000", workers=1),

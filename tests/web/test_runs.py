@@ -189,6 +189,23 @@ def test_a_fault_of_a_child_tells_no_row(
     assert "648443924" not in said
 
 
+def test_files_that_take_long_leave_the_page_to_others(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight who downloaded at once, two of whom waited for a child that hung, were all that the page answered."""
+    report = f"/batches/{house.file(house.sent())['batch']}/report"
+    monkeypatch.setattr(papers, "WAIT_S", 0)
+    with papers._AT_ONCE, papers._AT_ONCE:
+        assert "other files are being created" in words_of(house.get("lee", report, 503))
+
+    def hangs(command: list[str], **_: object) -> None:
+        raise subprocess.TimeoutExpired(command, papers.DEADLINE_S)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("batchpay.web.papers.subprocess.run", hangs)
+        for _ in range(3):
+            assert "took longer than 10 minutes" in words_of(house.get("lee", report, 503))
+    assert house.get("lee", report).data
+
+
 @pytest.fixture
 def brought_back(house: House) -> tuple[House, str]:
     """A house whose ledger and key were set back to before a file was sent that a person then stopped; its id."""

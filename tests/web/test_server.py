@@ -308,8 +308,11 @@ def test_a_check_waits_in_line_and_can_be_canceled(
 
 def ask(server: WebServer, head: str, body: bytes = b"") -> tuple[str, str]:
     """Send a request to a server as it stands here; gives status line and body of the answer."""
-    host, _, port = server.url.removeprefix("http://").rstrip("/").rpartition(":")
-    with socket.create_connection((host, int(port)), 30) as connection:
+    listening = server._server.socket
+    host, port = listening.getsockname() if listening.family == socket.AF_INET else ("", 0)
+    with socket.socket(listening.family) as connection:
+        connection.settimeout(30)
+        connection.connect(listening.getsockname())
         connection.sendall(head.format(host=f"{host}:{port}").encode() + body)
         answer = b"".join(iter(lambda: connection.recv(65536), b""))
     first, _, rest = answer.decode().partition("\r\n")
@@ -381,17 +384,18 @@ def test_a_form_that_is_too_large_is_answered_in_the_pages_own_words(settings: S
         (LOOPBACK, "127.0.0.1"),
         (Listen("127.0.0.1:0", ("pay.example",), behind_tls=True), "203.0.113.7"),
         (Listen("127.0.0.1:0", ("pay.example",), behind_tls=True, proxy="192.0.2.1"), "127.0.0.1"),
+        (Listen("unix:web.sock", ("pay.example",), behind_tls=True), "203.0.113.7"),
     ],
 )
 def test_a_person_behind_a_proxy_has_an_address_of_their_own(
-    settings: Settings, tmp_path: Path, listen: Listen, address: str
+    settings: Settings, tmp_path: Path, listen: Listen, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last address that the proxy added, and only from the proxy: not what a person sent."""
+    monkeypatch.chdir(tmp_path)
     host = next(iter(listen.hosts), "{host}")
     head = f"POST /sign-in HTTP/1.1\r\nHost: {host}\r\nSec-Fetch-Site: same-origin\r\nConnection: close\r\n"
     head += "X-Forwarded-For: 198.51.100.1, 203.0.113.7\r\nContent-Length: 0\r\n\r\n"
     with running(WebServer(settings, tmp_path / "web", listen, ANN)) as server:
-        object.__setattr__(server, "url", f"http://127.0.0.1:{server._server.effective_port}/")
         assert "401" in ask(server, head)[0]
     store = WebStore(tmp_path / "web")
     assert f"from {address}" in {row["who"] for row in store.all("SELECT who FROM failure")}
