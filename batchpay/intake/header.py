@@ -59,6 +59,10 @@ class Examples:
         return notes
 
 
+PAY_ON = "payon"
+"""The column of a day before which a row must not be sent, as `letters_of` names it."""
+
+
 @dataclass(frozen=True)
 class Header:
     """The columns of a file by position: `internal` has their internal names, None where one is ours and ignored."""
@@ -99,6 +103,11 @@ def read_header(names: Sequence[str], *, required: Iterable[str] = REQUIRED, pla
     if slips:
         slips_named = ", ".join(f"{column_name(name)} (did you mean {close}?)" for name, close in slips.items())
         raise FileRefused(f"{place}the header has unknown columns that look mistyped: {slips_named}")
+    if days := [name for name in unknown if letters_of(name) == PAY_ON]:
+        raise FileRefused(
+            f"{place}the header has the column {_listed(days)}: this version can't keep payments until their day and "
+            "would send every row today; remove the column, and submit the rows on their day"
+        )
     if patterns := [name for name in unknown if is_pattern(name)]:
         told = _listed(patterns)
         raise FileRefused(f"{place}the header has columns whose names can't be used, give them others: {told}")

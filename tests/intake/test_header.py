@@ -50,6 +50,13 @@ def test_no_known_column_looks_like_a_slip_of_another() -> None:
     assert read_header(COLUMNS).columns == COLUMNS
 
 
+@pytest.mark.parametrize("name", ["payOn", "Pay on", "PAY_ON", "pay-on"])
+def test_days_of_payment_are_refused(name: str) -> None:
+    """A column that says when each row is to be paid was carried along, and every row was sent today."""
+    with pytest.raises(FileRefused, match="would send every row today"):
+        read_header([*REQUIRED, name])
+
+
 def test_all_wrong_columns_are_named(tmp_path: Path) -> None:
     """Every missing, doubled or mistyped column is named at once."""
     with pytest.raises(FileRefused, match=r"twice: amount, x$"):
