@@ -36,8 +36,10 @@ class Keys:
 
         self._key = key
         self._subkey = cache(self._derive)
-        self._blank_seal = cache(self._new_seal)  # a keyed hash costs more to create than to copy
-        self._blank_mac = cache(self._new_mac)
+        self._blank_seal = cache(  # a keyed hash costs more to create than to copy
+            lambda kind: hashlib.blake2b(key=self._subkey(f"values {kind}"), digest_size=SEAL_BYTES)
+        )
+        self._blank_mac = cache(lambda purpose: hmac.new(self._subkey(f"mac {purpose}"), digestmod="sha256"))
         self._cipher = AESGCM(self._subkey("encryption"))
 
     def __repr__(self) -> str:
@@ -48,12 +50,6 @@ class Keys:
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
         return HKDF(SHA256(), KEY_BYTES, salt=None, info=b"batchpay " + purpose.encode()).derive(self._key)
-
-    def _new_seal(self, kind: str) -> Any:
-        return hashlib.blake2b(key=self._subkey(f"values {kind}"), digest_size=SEAL_BYTES)
-
-    def _new_mac(self, purpose: str) -> hmac.HMAC:
-        return hmac.new(self._subkey(f"mac {purpose}"), digestmod="sha256")
 
     @property
     def key_id(self) -> str:

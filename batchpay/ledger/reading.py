@@ -1,4 +1,4 @@
-"""What reports read: batches, rows, rejected rows, history; each call sees one consistent view."""
+"""What reports read: batches, rows, rejected rows, history; each call sees one consistent view. See contract.Ledger."""
 
 from __future__ import annotations
 
@@ -61,13 +61,11 @@ def _summary(store: Store, view: View, found: tuple[Any, ...]) -> BatchSummary:
 
 
 def batches(store: Store) -> list[BatchSummary]:
-    """See contract.Ledger."""
     with store.reading() as view:
         return [_summary(store, view, found) for found in view.execute(store.statements.BATCHES).fetchall()]
 
 
 def find_digest(store: Store, digest: bytes, environment: Environment, again_reason: str | None) -> BatchSummary | None:
-    """See contract.Ledger."""
     wanted = {"digest": digest, "environment": environment.value}
     with store.reading() as view:
         for name, reason in view.execute(store.statements.BATCHES_OF_DIGEST, wanted).fetchall():
@@ -77,7 +75,6 @@ def find_digest(store: Store, digest: bytes, environment: Environment, again_rea
 
 
 def find(store: Store, reference: str | None, environment: Environment | None) -> BatchSummary:
-    """See contract.Ledger."""
     with store.reading() as view:
         if reference is None:
             wanted = {"environment": environment and environment.value}
@@ -111,7 +108,6 @@ def last_event_at(store: Store, batch: int) -> datetime:
 
 
 def last_progress_at(store: Store, batch: int) -> datetime:
-    """See contract.Ledger."""
     with store.reading() as view:
         return to_datetime(view.execute(store.statements.LAST_PROGRESS_OF_BATCH, (batch,)).fetchone()[0])
 
@@ -189,13 +185,11 @@ def summed_up(paid: Iterable[tuple[bytes, bytes, int, int]]) -> dict[bytes, Paye
 
 
 def origins(store: Store, environment: Environment) -> list[str]:
-    """See contract.Ledger."""
     with store.reading() as view:
         return [origin for (origin,) in view.execute(store.statements.ORIGINS, (environment.value,))]
 
 
 def gateway_references(store: Store, environment: Environment) -> Iterator[tuple[str, int, str]]:
-    """See contract.Ledger."""
     with store.reading() as view:
         names = dict(view.execute(store.statements.BATCH_NAMES, (environment.value,)).fetchall())
         for batch, row, reference in store.stream(view, store.statements.REFERENCES):
@@ -204,7 +198,6 @@ def gateway_references(store: Store, environment: Environment) -> Iterator[tuple
 
 
 def rejected(store: Store, batch: str) -> Iterator[RejectedRow]:
-    """See contract.Ledger."""
     number, _ = batch_number(store, batch)
     with store.reading() as view:
         for row, line, cents, reasons in store.stream(view, store.statements.REJECTED_ROWS, (number,)):
@@ -212,20 +205,17 @@ def rejected(store: Store, batch: str) -> Iterator[RejectedRow]:
 
 
 def events(store: Store, batch: str | None) -> Iterator[Event]:
-    """See contract.Ledger."""
     number = None if batch is None else batch_number(store, batch)[0]
     with store.reading() as view:
         yield from map(_event, store.stream(view, store.statements.NAMED_EVENTS, {"batch": number}))
 
 
 def results_of_runs(store: Store, batch: int) -> set[str]:
-    """See contract.Ledger."""
     with store.reading() as view:
         return {path for detail in _started_or_moved(view, store, batch) for path in results_of(detail)}
 
 
 def pays_from_another_account(store: Store, batch: int, api_id: str) -> bool:
-    """See contract.Ledger."""
     with store.reading() as view:
         return account_changed(_started_or_moved(view, store, batch), account_noted(store.keys, api_id))
 
@@ -237,7 +227,6 @@ def _started_or_moved(view: View, store: Store, batch: int) -> Iterator[str]:
 
 
 def latest_event(store: Store, kind: str) -> Event | None:
-    """See contract.Ledger."""
     with store.reading() as view:
         row = view.execute(store.statements.LATEST_EVENT, (kind,)).fetchone()
     return _event(row) if row else None

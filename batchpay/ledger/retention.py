@@ -27,7 +27,6 @@ _OPEN = (State.PENDING, State.SENDING, State.IN_DOUBT)
 
 
 def old_batches(store: Store, before: datetime) -> list[OldBatch]:
-    """See contract.Ledger."""
     known = {batch.batch: batch for batch in batches(store)}
     with store.reading() as view:
         found = view.execute(store.statements.OLD_BATCHES, (to_ms(before),)).fetchall()

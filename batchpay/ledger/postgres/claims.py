@@ -33,7 +33,6 @@ class Claims:
         self._deadline = deadline.Deadline()
 
     def claim(self, limit: int) -> list[PendingPayment]:
-        """See contract.Run."""
         with self._turn, translated(self._store.place):
             if self._is_closed:
                 return []

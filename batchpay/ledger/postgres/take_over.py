@@ -51,7 +51,6 @@ def runs_elsewhere(store: PostgresStore, digest: bytes) -> list[RunElsewhere]:
 
 
 def take_over(store: PostgresStore, digest: bytes, who: str, say: Callable[[str], None]) -> None:
-    """See contract.Ledger."""
     for run in runs_elsewhere(store, digest):
         say(f"{run.told(store)}; if that stands still for {hosts.LEASE_S:.0f} s, this machine takes over")
         beats = _stands_still_at(store, run)
@@ -89,7 +88,6 @@ def _stands_still_at(store: PostgresStore, run: RunElsewhere) -> int | None:
 
 
 def left_behind(store: PostgresStore, environment: Environment) -> list[str]:
-    """See contract.Ledger."""
     with store.reading() as connection:
         found = connection.execute(sql.LIVE_RUNS_OF_ENVIRONMENT, (environment.value,)).fetchall()
     marks = RunMarks(store.paths.witness)

@@ -40,8 +40,9 @@ def location(settings: LedgerSettings) -> LedgerPaths:
 
 def weaknesses(place: LedgerPaths) -> list[str]:
     folder = place.ledger.parent
-    kind = _passing_file_system(folder)
-    return [f"{folder} lies on {kind}: after a restart nobody may know any more what was paid"] if kind else []
+    kind = file_system(_mounts(), folder.resolve())
+    lost = f"{folder} lies on {kind}: after a restart nobody may know any more what was paid"
+    return [lost] if kind in _PASSING else []
 
 
 def copies_beside(place: LedgerPaths) -> list[Path]:
@@ -101,12 +102,6 @@ def check_directory(directory: Path) -> None:
             f"the ledger's folder {directory} is on a {kind} file system, whose locks can't be trusted: "
             "use a local disk"
         )
-
-
-def _passing_file_system(directory: Path) -> str | None:
-    """Return the name of a file system that does not survive a restart: memory, or a container's upper layer."""
-    kind = file_system(_mounts(), directory.resolve())
-    return kind if kind in _PASSING else None
 
 
 def _mounts() -> str:

@@ -91,7 +91,6 @@ class SqliteLedger(StoredLedger[SqliteStore, SqliteRun]):
         return []
 
     def shared_rate(self, gateway: str) -> PaceFile | None:
-        """See contract.Ledger."""
         return pace_file(self._locks.folder, gateway)
 
     def row_columns(

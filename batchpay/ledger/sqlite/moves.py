@@ -10,7 +10,7 @@ from typing import Any
 
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger import mover
-from batchpay.ledger.event_chain import ROW_MASK, id_range, row_id
+from batchpay.ledger.event_chain import id_range, row_id
 from batchpay.ledger.keys import SEAL_BYTES
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.states import (
@@ -77,7 +77,8 @@ class SqliteMover(mover.Mover):
         found = self._transaction.execute(sql.GRANTABLE, (json.dumps([first | row for row in asked]),)).fetchall()
         grantable = {row: (attempts, chunk, cents, direction) for row, attempts, chunk, cents, direction in found}
         for row in asked - grantable.keys():
-            self._refuse_contradiction(first | row)
+            if self._transaction.one(sql.ROW_IS_PENDING, (first | row,)):  # one damaged byte must never send a payment
+                raise LedgerDamaged(f"the ledger is damaged: row {row} is pending, and its attempt is not")
         return grantable
 
     def grant(self, rows: Mapping[int, Claimed], at: int) -> dict[int, BeingSent]:
@@ -193,8 +194,3 @@ class SqliteMover(mover.Mover):
     def standing(self, row: int) -> tuple[int, int] | None:
         found = self._transaction.one(sql.STANDING_OF_ROW, (row_id(self._batch, row),))
         return None if found is None else (found[0], found[1])
-
-    def _refuse_contradiction(self, identity: int) -> None:
-        """Stop if the row says pending and its attempt says otherwise: one damaged byte must never send a payment."""
-        if self._transaction.one(sql.ROW_IS_PENDING, (identity,)):
-            raise LedgerDamaged(f"the ledger is damaged: row {identity & ROW_MASK} is pending, and its attempt is not")

@@ -62,7 +62,10 @@ class SqliteRun:
             with store.transaction() as transaction:
                 self.recovered, self._id = self._start(transaction, name, spilled_files, why, noted)
                 transaction.execute(sql.KEEP_LITTLE)
-            self._remove(spilled_files)
+            for path in spilled_files:
+                # What a crash leaves of them is merged again, to no effect: the rows are no longer in sending.
+                with suppress(OSError):
+                    path.unlink()
             self._spill = Spill(spill_path(store.place.witness, name, self._id), store.keys, name)
             store.witness.sync()
         except BaseException:
@@ -111,13 +114,6 @@ class SqliteRun:
         except IllegalMove:
             return False  # what proves nothing is not merged: the row becomes in doubt like any other found in sending
         return True
-
-    def _remove(self, spilled_files: Sequence[Path]) -> None:
-        # What a crash leaves of them, or a power cut brings back, is merged again, to no effect: the rows are no longer
-        # in sending.
-        for path in spilled_files:
-            with suppress(OSError):
-                path.unlink()
 
     def claim(self, limit: int) -> list[PendingPayment]:
         """See contract.Run. A batch has one run at a time here, so the last row claimed is all it needs to know."""
