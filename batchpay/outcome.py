@@ -49,8 +49,12 @@ class Finding:
     """Requests per second that it accepts."""
     window_s: float | None = None
     """For a quota, the seconds of its window."""
+    refused_share: float | None = None
+    """The share of requests that it refuses whatever the rate: then `rate` is no limit."""
 
     def __str__(self) -> str:
+        if self.refused_share is not None:
+            return f"{100 * self.refused_share:.1f} % of the requests, whatever the rate"
         if self.window_s is None:
             return f"{self.rate:,.0f} a second" if self.rate >= 100 else f"{self.rate:.3g} a second"
         return f"{self.rate * self.window_s:,.0f} in {self.window_s:,.0f} s"

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
         BatchSummary,
         Decision,
         Event,
-        Lease,
         LedgerRow,
         LostWindow,
         NewBatch,
         OldBatch,
+        PaceNow,
         PayeeFacts,
         PendingPayment,
         Purge,
@@ -105,21 +105,20 @@ class Run(Protocol):
         """Release what the run holds, without recording anything in the ledger; harmless after `finish`."""
 
 
-class SharedRate(Protocol):
-    """One gateway's rate, shared by all that send to it through one ledger."""
+class SharedPace(Protocol):
+    """One gateway's pace, shared by all runs that send to it through one ledger."""
 
     def found(self) -> Finding | None:
         """Return what an earlier run found of the gateway's limit: the next one begins there, and checks it again."""
 
     def remember(self, finding: Finding) -> None:
-        """Keep what this run found."""
+        """Keep what this run found. What can't be stored costs the next run a few refusals."""
 
-    def lease(self, rate: float, paused_s: float) -> Lease | None:
-        """Lease the next slots to send in; None if there is no answer now.
+    def look(self) -> PaceNow | None:
+        """Return who sends now and how long nobody may; None if the ledger does not answer: the last answer stands."""
 
-        `rate` is what this process takes for the gateway's limit, `paused_s` how long the gateway told it to wait; the
-        lowest rate and the longest wait of all apply to all.
-        """
+    def pause(self, seconds: float) -> None:
+        """Let all runs wait for that long, those that begin meanwhile included: the gateway asks for it."""
 
     def close(self) -> None:
         """Release what it holds."""
@@ -265,8 +264,8 @@ class Ledger(Protocol):
     def runs(self, batch: str) -> list[HostRun]:
         """Return a batch's runs if several machines can work on it, the first one first."""
 
-    def shared_rate(self, gateway: str) -> SharedRate | None:
-        """Return what spaces requests to a gateway among all that send through this ledger; None if nothing does."""
+    def shared_pace(self, environment: Environment, origin: str) -> SharedPace:
+        """Return the pace that all runs which send to a gateway through this ledger share."""
 
     # Reading
 

@@ -167,8 +167,8 @@ class BatchSummary:
     """Answers that a run of this process found too late, and that contradict the ledger, in words."""
     rate_found: float | None = None
     """Requests a second that the gateway took, if a run of this process found its limit."""
-    limit_found: str | None = None
-    """The same in words."""
+    pace_told: str | None = None
+    """What the pace of a run of this process was, and what its refusals show, in words."""
     work: RunWork = RunWork()
     """What a run of this process did."""
     purged_at: datetime | None = None
@@ -182,18 +182,18 @@ class BatchSummary:
         return sum((totals for state, totals in self.by_state.items() if state is not State.REJECTED), Totals())
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """Slots in which requests may leave, if nothing else prevents it."""
+PAUSE_S_MOST = 3600.0
+"""A pause that would last longer was told by a clock that has been set back since."""
 
-    first_s: float
-    """Seconds from the answer to the first slot."""
-    every_s: float
-    """Seconds between two."""
-    slots: int
-    """How many; 0 if nobody else sends: then the process keeps its own pace for `every_s`."""
-    sharers: int
-    """How many processes share the gateway's rate now."""
+
+@dataclass(frozen=True, slots=True)
+class PaceNow:
+    """Who sends to a gateway now, through one ledger."""
+
+    runs: int
+    """How many runs, the one that asks included."""
+    paused_s: float
+    """Seconds for which the gateway asked one of them to wait; 0 or less if none."""
 
 
 @dataclass(slots=True)

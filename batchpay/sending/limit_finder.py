@@ -1,13 +1,10 @@
 """Find a gateway's limit: a pure function of what was sent, what was taken and what was refused. No clock, no thread.
 
-Two kinds of limits need two methods. A *rate* (a token bucket of any size, a count in any one second or in a calendar
-second, a minimum spacing) is bracketed: the highest rate that held for a while, and the lowest one that was refused;
-the finder tries a rate between the two, waits longer before each further try, and settles just under the lower one. A
-*quota* (a count per minute or per hour) shows as refusals that last: the finder waits until the quota opens, learns how
-many were taken from one opening to the next, and spreads that over the window. If the gateway then takes more than the
-quota would have let through, it was only closed for a while, and the finder continues as before.
-
-Limits that it can't tell apart need no telling apart: each gets the evenly spaced rate at which nothing is refused.
+A refused rate is lowered, further each time while refusals come quickly, and what holds is raised again to just under
+the rate that was refused. Two kinds of refusals need something else. Those that last are a *quota* (a count per minute
+or hour): what was taken from one opening to the next, over all of that time, is its rate. And *noise* has nothing to do
+with the rate: if far more was taken than the rate that is refused now would allow, over a time longer than any burst, a
+lower rate helps nobody. Then the rate goes back up, and only the pauses that the gateway asks for are kept.
 """
 
 from __future__ import annotations
@@ -16,59 +13,41 @@ import math
 from collections import deque
 
 from batchpay.outcome import Finding
-from batchpay.sending.quota import COUNT_LEAST, FIRST_PAUSE_S, Quota
 from batchpay.settings import RATE_LEAST, RATE_MOST
 
 SEEK_RATE = 20.0
 """Where the search begins without a ceiling; doubled every second until the first refusal."""
-WINDOW_SHARE = 0.98
-"""The share used of what a gateway took in a second, since networks bunch requests that left evenly."""
-SAME_COUNT = 0.025
-"""Counts per second that differ by no more than this share are equal."""
-
-PAUSE_REQUESTS = 2
-"""Pause after a refusal that names none: the first pause, or the time that this many requests take; doubled while
-refusals continue."""
-PAUSE_S_MOST_FIRST = 2.0
-"""If the first pause was too short, the pause after the next refusal is as long as was needed, up to this."""
-
+SHARE = 0.98
+"""The share used of what a gateway took, since networks bunch requests that left evenly."""
+PAUSE_S = 0.25
+CLOSED_SHARE = 0.2
+"""Pause after a refusal that asks for none: PAUSE_S, doubled up to a second while refusals are quick; while a gateway
+stays closed one request tries again after this share of that time."""
+QUOTA_S = 3.0
+"""Refusals that last longer than this mean a quota."""
 QUICK_S = 8.0
-"""A rate that is refused this soon was far too high: by STEP at least, doubled while refusals stay quick."""
-STEP = 0.03
-STEP_MOST = 0.4
+STEP, STEP_MOST = 0.05, 0.4
+"""A rate refused this soon is lowered by STEP, doubled up to STEP_MOST while refusals stay quick."""
 SETTLED_STEP = 0.015
-"""A rate that held for longer is lowered by this share."""
-SERIES_S = 1.5
-"""Once a series of quick refusals lasts this long, what was taken in it is a better measure than a step."""
-
-FIRST_HOLD_S = 40.0
-HOLD_S = 4.0
-"""A rate that was taken for this long holds, and the next higher one is tried; the very first one is given longer,
-since a try that fails costs a pause."""
-HOLD_S_MOST = 80.0
-"""After each try that fails, the next one waits twice as long, up to this."""
-CLOSE_SHARE = 0.025
-"""When the rate that holds and the one that was refused are this close, there is nothing left to find."""
-SETTLED_S = 45.0
-"""Then the rate stays there for this long before the finder checks whether the limit was raised."""
-HOLD_PAUSES, HOLD_PAUSES_MOST = 4.0, 16.0
-"""If a gateway asks for a long pause, a rate is held for this many times that pause before a higher one is tried:
-doubled after each try that fails."""
-PAUSE_STEP = 0.004
-"""Each second of that pause makes the first step down larger by this share: another refusal would cost as much."""
-PROBE_STEP = 0.02
-"""A probe raises the rate by this share, doubled as long as that holds."""
-
+HOLD_S, SETTLED_S, HOLD_S_MOST = 4.0, 45.0, 80.0
+"""A rate that was taken for HOLD_S holds, and one between it and the refused one is tried; when the two are CLOSE the
+limit is known, and checked again after SETTLED_S. After each try that fails the next one waits twice as long."""
+CLOSE = 0.03
+COUNT_LEAST = 10
+"""Fewer requests measure nothing."""
+BURST_S = 10.0
+"""No limit on a rate saves up, or remembers, more than this."""
+SERIES_S = 60.0
+"""Refusals farther apart are not held against each other."""
+PROOF = 1.3
+NOISE_COUNT = 8
 ANNOUNCED_S = 60.0
 """A limit that a gateway announces is followed upward only after it has announced no lower one for this long: the
 servers of a gateway need not all announce the same limit."""
 
 
 class LimitFinder:
-    """The rate allowed now, and how long a pause lasts, from the requests that left and what became of them.
-
-    Times are seconds on one clock. The caller makes one call at a time.
-    """
+    """The rate allowed now, and how long a pause lasts. Times are seconds on one clock; one call at a time."""
 
     def __init__(
         self, ceiling: float | None, now: float, *, wait_s_max: float = 60.0, start: Finding | None = None
@@ -77,263 +56,195 @@ class LimitFinder:
 
         `start` is what an earlier run found: this one begins there, and checks it again.
         """
-        self.ceiling = self._most = RATE_MOST if ceiling is None else ceiling
-        self._announced = (math.inf, now)
-        """The lowest limit that the gateway announced recently, and since when that is counted."""
+        self._most = RATE_MOST if ceiling is None else ceiling
+        self._announced, self._announced_before = (math.inf, now), math.inf
+        """The lowest limit that the gateway announced lately, since when that is counted, and the one before."""
+        self.runs = 1
+        """How many runs share the rate; what is kept here is this one's part."""
         self.rate = SEEK_RATE if ceiling is None else ceiling
         self.paused_until = now
         self.alone = False
         """Whether one request goes alone, to find out whether the gateway takes requests again."""
+        self.refusals = self.taken_count = 0
+        self.noise: float | None = None
+        """How many requests the gateway takes for each that it refuses whatever the rate; None if it does not."""
+        self.closed_at: float | None = None
+        """Since when the gateway has refused everything."""
         self._wait_s_max = wait_s_max
-        self._seeking = ceiling is None
-        self._grown_at = now
-        # The requests that left and what became of them
+        self._starts = start is not None and start.rate < self._most
+        self._seeking, self._is_first = ceiling is None and not self._starts, not self._starts
         self._left: deque[float] = deque()
-        """When each request of the last seconds left."""
-        self._left_since_pause = 0
-        self._taken = 0
-        self._cut_at = -math.inf
-        """When the rate was last lowered: requests that left before then say nothing new."""
-        self._refused_at: float | None = None
-        """When the last request that was refused had left, of those that count."""
-        self._refused_alone = 0
-        self._first_pause_s = FIRST_PAUSE_S
-        self._series: tuple[float, int] | None = None
-        """The first of a series of quick refusals: when it left, and how many had been taken in all by then."""
-        self._counted = (0, 0.0)
-        """Requests in the second before the last refusal, and the rate then."""
-        # The bracket
-        self._held: float | None = None
-        """The highest rate that held."""
-        self._failed: float | None = None
-        """The lowest rate that was refused."""
-        self._is_confirmed = False
-        """Whether it was refused more than once, the run before included."""
-        self._since = now
-        """When the current rate was set."""
-        self._hold_s = FIRST_HOLD_S
-        self._hold_after_failure_s = HOLD_S * 2.4
-        self._quick = 0
-        """Quick refusals one after another."""
-        self._step = STEP
-        self._cost_s = 0.0
-        """The last pause, if the gateway asked for a long one and kept its word."""
-        self._hold_pauses = HOLD_PAUSES
-        self._probing = False
-        self._probe_step = PROBE_STEP
-        self._before: tuple[float, float | None, float | None, float, bool] = (
-            self.rate, None, None, self._hold_s, False,
-        )  # fmt: skip
-        """The rate and its bracket before the last refusal."""
-        self._quota = Quota(now)
-        if start is not None and start.rate < self.ceiling:
-            self._set(start.rate, failed=start.rate)
-            self._hold_s, self._probing = SETTLED_S, True
+        self._grown_at = self._cut_at = self._since = self._resumed = self._opened = self._refused_at = now
+        self._since_pause = self._in_window = self._quick = self._tries = 0
+        self._held, self._failed = 0.0, math.inf
+        """The highest rate that held, and the lowest that was refused."""
+        self._hold_s, self._retry_s, self._probe = HOLD_S, 2 * HOLD_S, 0.01
+        self._window_s: float | None = None
+        self._series: list[tuple[float, int, float]] = []
+        """Refusals one after another: when, how many had been taken by then, and the rate."""
+        if start is not None and self._starts:
+            self.rate, self._hold_s = start.rate, SETTLED_S
 
     @property
-    def was_refused(self) -> bool:
-        """Whether the gateway has refused anything so far."""
-        return self._series is not None
-
-    def finding(self) -> Finding | None:
-        """Return what was found; None while nothing was refused, or refusals lasted and it is not yet known why.
-
-        Also None if a higher rate than the refused one has held since: the limit was raised, and the new one is not
-        reached yet. And None until the gateway has refused again near the rate that it refused first: it may refuse a
-        single request for any reason, and the rate of that moment is no limit.
-        """
-        return self._found() if self._quota.window_s is not None or self._is_confirmed else None
-
-    def _found(self) -> Finding | None:
-        if self._quota.window_s is not None:
-            return Finding(self._quota.rate, self._quota.window_s)
-        if self._quota.is_asked:
-            return None
-        if self._failed is None or not self.was_refused or self._went_above() is not None:
-            return None
-        return Finding(min(self.rate, self._failed))
-
-    def to_remember(self) -> Finding | None:
-        """Return where the next run should begin; None if this run learned nothing new for it.
-
-        A single refusal is enough: to begin there costs little, and it is tried again.
-        A run that goes far above what was refused, and is not refused again, finds no limit: without this the old one
-        would stay.
-        """
-        return self._found() or self._went_above()
-
-    def _went_above(self) -> Finding | None:
-        """Return the rate that holds if it is above the lowest that was refused, in this run or the one before."""
-        held, failed = self._held, self._failed
-        return Finding(held) if held is not None and failed is not None and held > failed else None
+    def ceiling(self) -> float:
+        """The most that all runs together may send."""
+        return max(RATE_LEAST, min(self._most, self._announced[0], self._announced_before))
 
     def left(self, now: float) -> None:
         """Record that a request leaves."""
         self._left.append(now)
-        self._left_since_pause += 1
         while self._left[0] < now - 2.0:
             self._left.popleft()
 
     def taken(self, sent_at: float, now: float) -> None:
         """Record that a request that left at `sent_at` was not refused."""
-        self._taken += 1
         if self.alone and sent_at >= self._cut_at:
-            self._reopened(sent_at, now)
-        self._quota.taken += 1
-        if self._quota.disproved():
-            self._restore(now)
+            self._reopen(sent_at)
+        self.taken_count, self._since_pause, self._in_window = (
+            self.taken_count + 1, self._since_pause + 1, self._in_window + 1,
+        )  # fmt: skip
         if self._seeking:
-            self.rate = min(self.ceiling, self.rate * 2.0 ** min(1.0, max(0.0, now - self._grown_at)))
-        elif self._failed is not None and sent_at - self._since >= max(self._hold_s, self._hold_pauses * self._cost_s):
-            self._holds(now)
+            self._set(self.rate * 2.0 ** min(1.0, max(0.0, now - self._grown_at)))
+        elif sent_at - self._since >= self._hold_s:
+            self._hold(now)
         self._grown_at = now
 
     def refused(self, sent_at: float, now: float, asked_s: float | None) -> None:
         """Record that a request that left at `sent_at` was refused; `asked_s`: how long the gateway asks to wait."""
-        if sent_at < self._cut_at:
-            if asked_s is not None:
-                self._pause(asked_s, now)
-            return
-        first_pause_s = max(self._first_pause_s, min(1.0, PAUSE_REQUESTS / self.rate))
-        patience_s = first_pause_s * 2.0 ** min(self._refused_alone, 16)
-        self._refused_alone += 1
-        if self.alone:  # the rate was already lowered
-            self._pause(max(asked_s or 0.0, min(patience_s, self._quota.patience_s(now))), now)
-            self._quota.still_closed(sent_at)
-        else:
-            self._before = (self.rate, self._held, self._failed, self._hold_s, self._is_confirmed)
-            self._quota.close(sent_at, self.rate, asked_s)
-            self._lower(sent_at)
-            self._pause(patience_s if asked_s is None else asked_s, now)
-            self._refused_at = sent_at
-        self.alone = True
-        self._cut_at = self._grown_at = now
+        self.refusals += 1
+        pause_s = asked_s or 0.0
+        if sent_at >= self._cut_at:  # what left before says nothing new
+            if not self.alone:
+                self.closed_at, self._tries = sent_at, 0
+                self._lower(sent_at)
+            assert self.closed_at is not None
+            own_s = min(1.0, PAUSE_S * 2.0 ** min(8, self._tries + self._quick))
+            if self._tries or (asked_s is None and self.noise is None):
+                pause_s = max(pause_s, own_s, CLOSED_SHARE * (now - self.closed_at))
+            self._tries += 1
+            self.alone, self._cut_at, self._grown_at = True, now, now
+        self.pause(pause_s, now)
+
+    def pause(self, seconds: float, now: float) -> None:
+        """Let nothing leave for that long, which the gateway asked of this run or another."""
+        self.paused_until = max(self.paused_until, now + min(seconds, self._wait_s_max))
+
+    def share(self, runs: int) -> None:
+        """Leave to each run that sends now the same part of the rate."""
+        part, self.runs = self.runs / runs, runs
+        self._held, self._failed = self._held * part, self._failed * part
+        self._set(self.rate * part)
 
     def limit_to(self, rate: float, now: float) -> None:
         """Follow a limit that the gateway announces: a lower one immediately, a higher one after ANNOUNCED_S."""
-        lowest, since = self._announced
-        lowest = min(lowest, rate)
-        is_over = now - since >= ANNOUNCED_S
-        self._announced = (rate, now) if is_over else (lowest, since)
-        if not is_over and lowest >= self.ceiling:
-            return
-        was, self.ceiling = self.ceiling, max(RATE_LEAST, min(self._most, lowest))
-        is_free = self._seeking or self.rate >= was
-        self.rate = self.ceiling if is_free else min(self.rate, self.ceiling)
-        self._seeking = False
+        was, (lowest, since) = self.ceiling, self._announced
+        follows = self._seeking or self.rate * self.runs >= was
+        if now - since >= ANNOUNCED_S:
+            self._announced, self._announced_before = (rate, now), min(lowest, rate)
+        else:
+            self._announced, self._announced_before = (min(lowest, rate), since), self._announced_before
+        self._seeking = self._seeking and self.ceiling >= self._most
+        self._set(self.ceiling / self.runs if follows and not self._seeking else self.rate)
 
-    def _pause(self, seconds: float, now: float) -> None:
-        self.paused_until = max(self.paused_until, now + min(seconds, self._wait_s_max))
+    def finding(self) -> Finding | None:
+        """Return what was found of the gateway's limit; None while it is not known, or refused nothing twice."""
+        if self.noise is not None:
+            return Finding(self.rate * self.runs, refused_share=1 / (1 + self.noise))
+        if self._window_s is None and (self.alone or self.refusals + self._starts < 2 or self._failed == math.inf):
+            return None
+        return Finding(min(self.rate, self._failed) * self.runs, self._window_s)
+
+    def to_remember(self) -> Finding | None:
+        """Return where the next run should begin; None if this one learned nothing about that."""
+        if self.noise is not None or self._is_closed() or not (self._starts or self.refusals) or not self.taken_count:
+            return None
+        return Finding(self.rate * self.runs, self._window_s)
+
+    def _is_closed(self) -> bool:
+        return self.alone and self._tries > 1
+
+    def _set(self, rate: float) -> None:
+        self.rate = min(self.ceiling / self.runs, max(RATE_LEAST / self.runs, rate))
+
+    def _hold(self, now: float) -> None:
+        """Record that the rate holds, and try one between it and the refused one, or a little above."""
+        is_new, self._held, self._quick, self._since = self.rate > self._held, self.rate, 0, now
+        if CLOSE * self._failed < self._failed - self.rate < math.inf:
+            self._set(math.sqrt(self.rate * self._failed))
+            self._hold_s = HOLD_S
+        elif is_new and self._failed < math.inf:
+            self._hold_s, self._failed, self._probe = max(SETTLED_S, self._retry_s), math.inf, 0.02
+        else:
+            self._set(self.rate * (1 + self._probe))
+            self._hold_s, self._probe = HOLD_S, min(1.0, 2 * self._probe)
+
+    def _reopen(self, sent_at: float) -> None:
+        """Resume: a request that went alone was taken. After a long time a quota has opened."""
+        assert self.closed_at is not None
+        if sent_at - self.closed_at >= QUOTA_S:
+            if self._in_window >= COUNT_LEAST:  # of fewer, others had used up the quota
+                is_quota, before, cycle_s = self._window_s is not None, self.rate, sent_at - self._opened
+                self._window_s = cycle_s
+                self._set(self._in_window / cycle_s * SHARE)
+                self._failed = self.rate * 1.1 if is_quota else max(before, self.rate * 1.1)
+                self._hold_s = 20.0 if is_quota else 1.1 * cycle_s
+                self._held, self._seeking, self._quick = self.rate, False, 0
+            self._opened, self._in_window, self._series = sent_at, 0, []
+        self.alone, self.closed_at = False, None
+        self._since, self._resumed, self._since_pause = sent_at, sent_at, 0
 
     def _lower(self, sent_at: float) -> None:
-        """Take a lower rate after a refusal: as low as the observations require, and no lower."""
-        rate, last_second = self.rate, sum(1 for at in self._left if sent_at - 1.0 <= at < sent_at)
-        if self._series is None:
-            self._series = (sent_at, self._taken)
-        counted, self._counted = self._counted, (last_second, rate)
-        self._is_confirmed = self._is_confirmed or self._failed is not None
-        if self._failed is None:
-            self._first_rate(rate, last_second)
-        elif self._is_same(counted, last_second, rate):  # the same count in a second at any rate: that is the limit
-            limit = min(counted[0], last_second, rate)
-            self._set(limit * WINDOW_SHARE, failed=limit)
-            self._held, self._hold_s = self.rate, SETTLED_S
-        else:
-            self._set(self._lower_rate(sent_at, rate), failed=rate)
-            self._held = min(self._held, self.rate) if self._held is not None else None
-
-    def _first_rate(self, rate: float, last_second: int) -> None:
-        """Continue after the very first refusal, or after the second if the first came far above the limit."""
-        if not self._taken:  # closed before this run began: that says nothing of a rate; the search has yet to begin
-            self.rate, self._seeking = min(rate, SEEK_RATE), True
-            return
-        if last_second < rate / 2 and self._held is None:
-            # What it took in that short time measures nothing: seek again, from below.
-            self._held = 0.0
+        """Take a lower rate after a refusal, unless it is noise."""
+        rate, lasted_s = self.rate, sent_at - self._resumed
+        begin = max(sent_at - 1.0, self._resumed)
+        counted, gap_s = sum(begin <= at < sent_at for at in self._left), sent_at - self._refused_at
+        self._refused_at, self._seeking = sent_at, False
+        if not self.taken_count:  # closed before this run began: that says nothing of a rate
+            self._set(min(rate, SEEK_RATE / self.runs))
             self._seeking = True
-            self.rate = max(RATE_LEAST, min(rate / 4, last_second * 0.7))
             return
-        self._held = None
-        lower = last_second * WINDOW_SHARE if last_second >= COUNT_LEAST else rate * 0.6
-        self._set(min(lower, rate * (1 - STEP)), failed=rate)
-
-    def _lower_rate(self, sent_at: float, rate: float) -> float:
-        """Return the rate to continue with after a further refusal."""
-        assert self._series is not None
-        assert self._refused_at is not None or self._failed is not None
-        held_for_s = sent_at - self._since
-        since_s = sent_at - (self._since if self._refused_at is None else self._refused_at)
-        if held_for_s < QUICK_S:
-            self._quick += 1
-            first = max(STEP, min(STEP_MOST / 2, PAUSE_STEP * self._cost_s))
-            self._step = first if self._quick == 1 else min(STEP_MOST, self._step * 2)
+        if self._is_noise(sent_at):
+            return
+        is_quick, is_first, was_tried = sent_at - self._since < QUICK_S, self._is_first, 0 < self._held < rate
+        self._quick, self._is_first = self._quick + 1 if is_quick else 0, False
+        self._failed, self._hold_s = rate, HOLD_S
+        if is_first and counted < rate / 2:  # far above: what it took in that short time measures nothing
+            self._set(min(rate / 4, counted * 0.7))
+            self._seeking, self._failed = True, math.inf
+        elif was_tried:
+            self._set(self._held)
+            if rate <= 1.1 * self.rate:
+                self._hold_s = self._retry_s = min(HOLD_S_MOST, 2 * self._retry_s)
+        elif lasted_s < 1.0 and self._opened != self._resumed:
+            # Until then a count in any second gave what it holds, and a bucket what flowed in since it was empty.
+            given = counted * SHARE if self._quick <= 2 and counted >= COUNT_LEAST else self._since_pause / gap_s
+            self._set(min(rate * (1 - STEP), max(given, rate * (1 - STEP_MOST))))
         else:
-            self._quick, self._step = 0, SETTLED_STEP
-            self._series = (sent_at, self._taken)
-        lower = rate * (1 - self._step)
-        series_s = sent_at - self._series[0]
-        if self._held is not None and rate > self._held:  # a try that failed: back to what held
-            lower, self._hold_s = self._held, self._hold_after_failure_s
-            self._hold_after_failure_s = min(HOLD_S_MOST, self._hold_after_failure_s * 2)
-            self._hold_pauses = min(HOLD_PAUSES_MOST, self._hold_pauses * 2)
-        elif held_for_s < 1.0 and self._left_since_pause >= COUNT_LEAST:
-            # Within a second of the pause: a bucket gave what flowed in since it was empty, a window what it holds.
-            given = self._left_since_pause / since_s
-            given = given if since_s < 1.0 else math.sqrt(given * self._left_since_pause)
-            lower, self._hold_s = min(lower, given * WINDOW_SHARE), HOLD_S
-        elif series_s >= SERIES_S:  # only quick ones: any other starts a new series
-            # Between two times at which a bucket is empty it gives its rate, or less if a pause let it overflow.
-            given = (self._taken - self._series[1]) / series_s
-            lower, self._hold_s = min(lower, math.sqrt(rate * max(rate / 3, given))), HOLD_S
-        return lower
+            step = min(STEP_MOST, STEP * 2.0 ** (self._quick - 1)) if is_quick else SETTLED_STEP
+            self._set(rate * max(lasted_s / (lasted_s + 1.0), 1 - step))  # a bucket of a second holds no more
+        self._held, self._since = (self._held if was_tried else 0.0), sent_at
 
-    @staticmethod
-    def _is_same(before: tuple[int, float], count: int, rate: float) -> bool:
-        """Return whether two refusals came after equally many requests in a second, at different rates."""
-        equal = abs(before[0] - count) <= SAME_COUNT * count
-        return equal and count >= COUNT_LEAST and abs(before[1] - rate) > 2 * SAME_COUNT * rate
+    def _is_noise(self, sent_at: float) -> bool:
+        """Return whether a refusal has nothing to do with the rate."""
+        series = self._series
+        if self.noise is None and series and sent_at - series[-1][0] > SERIES_S:
+            series.clear()
+        series.append((sent_at, self.taken_count, self.rate))
+        if self.noise is not None:
+            if len(series) <= NOISE_COUNT or self.taken_count - series[-1 - NOISE_COUNT][1] > 2 * self.noise:
+                return True
+            self.noise = None  # NOISE_COUNT refusals came four times as often as before: there is a limit as well
+            del series[:-1]
+            return False
+        if not any(sent_at - at >= BURST_S and self._took_too_much(at, count) for at, count, _ in series[:-2]):
+            return False
+        self.noise = (self.taken_count - series[0][1]) / (len(series) - 1)
+        self._set(max(rate for _, _, rate in series))
+        self._held, self._failed, self._hold_s, self._quick = 0.0, math.inf, HOLD_S, 0
+        return True
 
-    def _set(self, rate: float, failed: float) -> None:
-        self._seeking = False
-        self._failed = failed
-        self._probing, self._probe_step = False, PROBE_STEP
-        self.rate = min(self.ceiling, max(RATE_LEAST, rate))
-
-    def _holds(self, now: float) -> None:
-        """Record that the rate holds, and try one between it and the lowest that was refused, or a little above."""
-        assert self._failed is not None
-        self._quick = 0
-        self._since = now
-        is_close = self._failed - self.rate <= self._failed * CLOSE_SHARE
-        was_tried = self._held is None or self.rate > self._held
-        self._held = self.rate
-        if not self._probing and not is_close:
-            self.rate = min(self.ceiling, math.sqrt(self.rate * self._failed))
-            self._hold_s = HOLD_S
-        elif not self._probing and was_tried:
-            self._hold_s = SETTLED_S
-        else:
-            self.rate = min(self.ceiling, self.rate * (1 + self._probe_step))
-            self._probe_step = min(1.0, self._probe_step * 2)
-            self._probing, self._hold_s = True, HOLD_S
-
-    def _reopened(self, sent_at: float, now: float) -> None:
-        """Resume: a request that went alone was taken."""
-        self.alone = False
-        self._left_since_pause = 0
-        if self._refused_alone > 1 and self._refused_at is not None:
-            needed_s = (sent_at - self._refused_at) * 0.75
-            self._first_pause_s = min(PAUSE_S_MOST_FIRST, max(self._first_pause_s, needed_s))
-        self._refused_alone = 0
-        self._since = now
-        rate = self._quota.reopen(sent_at)
-        self._cost_s = self._quota.kept_s(sent_at)
-        if rate is not None:
-            self._set(rate, failed=rate * 1.1)
-            self._held, self._hold_s = None, HOLD_S_MOST
-
-    def _restore(self, now: float) -> None:
-        """Restore the earlier bracket: no quota, only closed for a while, which says nothing of the gateway's rate."""
-        self.rate, self._held, self._failed, self._hold_s, self._is_confirmed = self._before
-        self._seeking = self._failed is None and self.rate < self.ceiling
-        self._since = self._grown_at = now
+    def _took_too_much(self, since: float, count: int) -> bool:
+        """Return whether more was taken from a refusal to a later one than a limit that refuses this rate allows."""
+        return any(
+            at - since >= BURST_S and taken - count > PROOF * self.rate * (at - since) for at, taken, _ in self._series
+        )

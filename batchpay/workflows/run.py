@@ -30,15 +30,13 @@ from batchpay.gateway.payments import PaymentsClient
 from batchpay.ledger.contract import Ledger, Run
 from batchpay.ledger.records import BatchSummary
 from batchpay.operations.logs import is_logging, log
-from batchpay.outcome import Finding
 from batchpay.payment import Actor, RunWork, State, Totals
 from batchpay.reports.results import told_more, write_results
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.one_core import on_one_core as on_one_core  # for the owner of a process
-from batchpay.sending.pacing import Throttle
+from batchpay.sending.pacing import PaceKept, Throttle
 from batchpay.sending.retry import Attempts
 from batchpay.sending.sender import Sender, Tally
-from batchpay.sending.shared_rate import SharedThrottle
 from batchpay.settings import Settings
 from batchpay.text import printable, row_count, write_ranges
 from batchpay.workflows.held_back import Fails, HeldBack, Midnight, any_of, find_held_back
@@ -162,7 +160,7 @@ class _BatchRun:
         self._held_back = HeldBack()
         self._midnight = Midnight(request.day if settings.policy.refuses_past_start else None)
         self._sender: Sender | None = None
-        self._found: Finding | None = None
+        self._pace: PaceKept | None = None
 
     @contextmanager
     def ending(self) -> Iterator[None]:
@@ -210,9 +208,9 @@ class _BatchRun:
     def finished(self) -> BatchSummary:
         """Return the batch as it is after the run, with what is known only here."""
         batch = replace(self._batch, late_answers=tuple(self._run.late))
-        if (found := self._found) is None:
+        if (pace := self._pace) is None or pace.concluded is None:
             return batch
-        return replace(batch, rate_found=round(found.rate, 2), limit_found=str(found))
+        return replace(batch, rate_found=pace.limit, pace_told=str(pace))
 
     def _with_work(self, now: BatchSummary) -> BatchSummary:
         """Add what the run did: which rows it brought into which state, and its requests."""
@@ -256,13 +254,10 @@ class _BatchRun:
             closing(PaymentsClient(settings.gateway, credentials)) as client,
             self._request.owner.sending(settings.submit.workers),
         ):
-            shared = self._ledger.shared_rate(f"{self._before.environment} {self._before.origin}")
-            if shared is None:
-                throttle = Throttle.from_settings(settings.submit, stop.event)
-            else:
-                throttle = SharedThrottle.over(shared, settings.submit, stop.event, start := shared.found())
-                if start is not None and throttle.state().rate == start.rate:
-                    self._progress.say(f"starting at {start}, the pace at which an earlier run ended")
+            shared = self._ledger.shared_pace(self._before.environment, self._before.origin)
+            throttle = Throttle.from_settings(settings.submit, stop.event, shared, start := shared.found())
+            if start is not None and throttle.state().rate == start.rate:
+                self._progress.say(f"starting at {start}, the pace at which an earlier run ended")
             attempts = Attempts(settings.submit, stop.event)
             self._sender = Sender(self._run, client.pay, throttle, attempts, settings.submit, stop)
             try:
@@ -273,13 +268,11 @@ class _BatchRun:
                         lambda payment: payment.row in self._held_back or self._midnight.missed_by(payment),
                     )
             finally:
-                self._found = throttle.finding()
-                if self._found is not None:
-                    log("limit found", batch=self._before.batch, rate=str(self._found))
-                if shared is not None:
-                    if (known := throttle.to_remember()) is not None:
-                        shared.remember(known)
-                    shared.close()
+                self._pace = pace = throttle.told()
+                log("pace", batch=self._before.batch, rate=f"{pace.rate:.3g}", reason=pace.concluded)
+                if (known := throttle.to_remember()) is not None:
+                    shared.remember(known)
+                shared.close()
 
 
 def _tell_start(batch: BatchSummary, run: Run, progress: Progress) -> None:

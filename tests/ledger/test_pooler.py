@@ -80,14 +80,14 @@ def test_two_runs_at_once_share_one_session(pooled: PostgresFactory) -> None:
     def send(name: str) -> None:
         try:
             with closing(open_ledger(pooled.settings)) as own, own.lock(own.find(name).digest):
-                run, rate = own.start(name, "ada"), own.shared_rate("gateway")
-                assert rate is not None
+                batch = own.find(name)
+                run, pace = own.start(name, "ada"), own.shared_pace(batch.environment, batch.origin)
                 while payments := run.claim(8):
-                    assert rate.lease(50, 0) is not None
+                    assert pace.look() is not None
                     rows = [payment.row for payment in payments]
                     assert run.commit(rows, []) == set(rows)
                     run.commit([], [(row, ACCEPTED) for row in rows])
-                rate.close()
+                pace.close()
                 run.finish(None)
         except BaseException as error:
             problems.append(error)

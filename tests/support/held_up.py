@@ -11,14 +11,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
 from unittest import mock
 
 from batchpay.cli.main import main
-from batchpay.ledger.contract import SharedRate
-from batchpay.ledger.records import Lease
 from batchpay.sending.limits import StopRequest
-from batchpay.sending.shared_rate import SharedThrottle
+from batchpay.sending.pacing import Throttle
 
 SIGN = "held up"
 SHARED = f"{SIGN}, with 2 runs at one rate"
@@ -32,7 +29,7 @@ class Gate:
         self._count = 0
         self._lock = threading.Lock()
         self.opened = threading.Event()
-        self.sharers = 1
+        self.runs = 1
 
     def wait(self) -> None:
         """Hold a request, unless it is one of the first."""
@@ -41,7 +38,7 @@ class Gate:
             number = self._count
         if number == self._last:
             self._reached()
-            print(SIGN if self.sharers == 1 else f"{SIGN}, with {self.sharers} runs at one rate", file=sys.stderr)
+            print(SIGN if self.runs == 1 else f"{SIGN}, with {self.runs} runs at one rate", file=sys.stderr)
             sys.stderr.flush()
         if number > self._leave:
             self.opened.wait()
@@ -49,30 +46,19 @@ class Gate:
 
 def main_held_up(gate: Gate) -> None:
     """Run the command; any request to stop opens the gate."""
-    ask, begin, leave = StopRequest.ask, SharedThrottle.__init__, SharedThrottle.leave
+    ask, leave = StopRequest.ask, Throttle.leave
 
     def ask_and_open(stop: StopRequest, reason: str) -> None:
         ask(stop, reason)
         gate.opened.set()
 
-    def begin_and_note(throttle: SharedThrottle, rate: float | None, source: SharedRate, **how: Any) -> None:
-        begin(throttle, rate, source, **how)
-        lease = source.lease
-
-        def lease_and_note(rate: float, paused_s: float) -> Lease | None:
-            leased = lease(rate, paused_s)
-            gate.sharers = leased.sharers if leased else gate.sharers
-            return leased
-
-        mock.patch.object(source, "lease", lease_and_note).start()
-
-    def leave_or_wait(throttle: SharedThrottle) -> None:
+    def leave_or_wait(throttle: Throttle) -> None:
         leave(throttle)
+        gate.runs = throttle.runs()
         gate.wait()
 
     with (
-        mock.patch.object(SharedThrottle, "leave", leave_or_wait),
-        mock.patch.object(SharedThrottle, "__init__", begin_and_note),
+        mock.patch.object(Throttle, "leave", leave_or_wait),
         mock.patch.object(StopRequest, "ask", ask_and_open),
     ):
         main()

@@ -43,18 +43,18 @@ class Bucket:
         return True
 
 
-class SlidingSecond:
-    """At most `rate` in any one second; `strict` counts refused requests as well."""
+class Sliding:
+    """At most so many in any time of this length; `strict` counts refused requests as well."""
 
-    def __init__(self, rate: float, *, strict: bool = False) -> None:
-        self.rate, self._strict = rate, strict
+    def __init__(self, rate: float, seconds: float = 1.0, *, strict: bool = False) -> None:
+        self.rate, self._seconds, self._strict = rate, seconds, strict
         self._times: deque[float] = deque()
 
     def allows(self, now: float) -> bool:
-        """Look back over one second."""
-        while self._times and self._times[0] <= now - 1.0:
+        """Look back."""
+        while self._times and self._times[0] <= now - self._seconds:
             self._times.popleft()
-        taken = len(self._times) < self.rate
+        taken = len(self._times) < self.rate * self._seconds
         if taken or self._strict:
             self._times.append(now)
         return taken
@@ -132,15 +132,42 @@ class Closed:
         return not self._since <= now < self._until and self._limiter.allows(now)
 
 
-LIMITERS: dict[str, Callable[[float], Limiter]] = {
-    "bucket of a second": lambda rate: Bucket(rate, rate),
-    "bucket of ten": lambda rate: Bucket(rate, 10),
-    "bucket of one": lambda rate: Bucket(rate, 1),
-    "any second": SlidingSecond,
-    "any second, refusals counted": lambda rate: SlidingSecond(rate, strict=True),
-    "clock second": lambda rate: ClockWindow(rate, 1),
-    "a minute's quota": lambda rate: ClockWindow(rate, 60),
+class Both:
+    """Two tiers: a request must pass both."""
+
+    def __init__(self, first: Limiter, second: Limiter) -> None:
+        self._first, self._second = first, second
+
+    def allows(self, now: float) -> bool:
+        """Ask the second only for what passes the first."""
+        return self._first.allows(now) and self._second.allows(now)
+
+
+class Noise:
+    """Refuses a share of the requests at random, whatever the rate; others go on to a limiter, if there is one."""
+
+    def __init__(self, share: float, limiter: Limiter | None = None, seed: int = 3) -> None:
+        self._share, self._limiter, self._random = share, limiter, random.Random(seed)
+
+    def allows(self, now: float) -> bool:
+        """Throw the dice."""
+        return self._random.random() >= self._share and (self._limiter is None or self._limiter.allows(now))
+
+
+LIMITERS: dict[str, tuple[Callable[[float], Limiter], float]] = {
+    "any second": (Sliding, 0.9),
+    "any second, refusals counted": (lambda rate: Sliding(rate, strict=True), 0.9),
+    "clock second": (lambda rate: ClockWindow(rate, 1), 0.9),
+    "bucket of a second": (lambda rate: Bucket(rate, rate), 0.9),
+    "bucket of five": (lambda rate: Bucket(rate, 5), 0.9),
+    "bucket of one": (lambda rate: Bucket(rate, 1), 0.65),
+    "any ten seconds": (lambda rate: Sliding(rate, 10), 0.85),
+    "ten seconds of the clock": (lambda rate: ClockWindow(rate, 10), 0.85),
+    "two tiers": (lambda rate: Both(Sliding(2 * rate), Sliding(rate, 10)), 0.85),
+    "a minute's quota": (lambda rate: ClockWindow(rate, 60), 0.75),
 }
+"""Every kind of limit, and the least share of it that must be used after 20 s."""
+SETTLED_S = 20.0
 
 
 class World:
@@ -183,6 +210,7 @@ class World:
             if not self._free:
                 self._take_answers(self._answers[0][0])
             assert self.throttle.acquire()
+            self.throttle.leave()
             self._free -= 1
             latency_s = self._latency_s(self._random)
             arrives = self.now + min(latency_s / 2, NETWORK_S_MOST) + self._random.random() * self._bunched_s
@@ -206,16 +234,3 @@ class World:
             self.now = max(self.now, at)
             self._free += 1
             self.throttle.learn(self.plain if allowed else self.refusal, sent_at)
-
-
-BEST_EVEN = {5: 0.97, 60: 0.85, 200: 0.65}
-"""A bucket that saves nothing up refuses two requests that come too close: the most that an even pace can use."""
-
-
-def used_least(kind: str, limit: int, until_s: float) -> float:
-    """Return the minimum share of a limit that must be used from second 25 on."""
-    if kind == "bucket of one":
-        return 0.9 * BEST_EVEN[limit]
-    if kind == "a minute's quota":  # the first minute's quota is used up by then
-        return 0.97 * (until_s - 60 - until_s % 60) / (until_s - 25) + min(1.0, 0.97 * (until_s % 60) / (until_s - 25))
-    return 0.9 if limit == 5 else 0.95

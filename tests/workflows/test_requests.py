@@ -10,7 +10,6 @@ import pytest
 
 from batchpay.errors import SettingsNotUsable, WrongUse
 from batchpay.gateway.accounts import Preflight
-from batchpay.ledger.records import Lease
 from batchpay.schemas.catalogue import suggesting_rules
 from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.requests import (
@@ -126,16 +125,3 @@ def test_a_calls_options_override_the_settings(desk: Desk) -> None:
     assert not moves_real_money(faster)
     live = replace(desk.settings.gateway, base_url="https://pay.example.com")
     assert moves_real_money(replace(faster, gateway=live))
-
-
-def test_a_submission_checks_whether_it_is_alone(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two nightly jobs, each at the ceiling, were twice the ceiling for their gateway."""
-    asked: list[float] = []
-
-    def lease(self: object, rate: float, paused_s: float) -> Lease:
-        asked.append(rate)
-        return Lease(0.0, 0.01, 0, 1)
-
-    monkeypatch.setattr("batchpay.ledger.sqlite.pace_file.PaceFile.lease", lease)
-    assert desk.submit(desk.file("may.csv", {"paymentId": "P-1", "amount": "10.00"})).exit_code == 0
-    assert asked

@@ -32,3 +32,8 @@ END $$;
 
 REVOKE ALL ON FUNCTION batchpay.commit_unique_group FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION batchpay.commit_unique_group TO batchpay_app;
+
+-- Each run takes the rate divided by the runs that send. What is left of `pace` is until when a gateway asked one of
+-- them to wait: nobody may send before `free_at`.
+DROP FUNCTION batchpay.lease_pace;
+DROP TABLE batchpay.pacer;

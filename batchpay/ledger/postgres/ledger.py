@@ -15,8 +15,8 @@ from batchpay.ledger.contract import Registering
 from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.postgres import audit, batch_writer, decisions, fences, reading, take_over
 from batchpay.ledger.postgres.moves import PostgresMover, erase_texts
+from batchpay.ledger.postgres.pace import PostgresPace
 from batchpay.ledger.postgres.run import PostgresRun
-from batchpay.ledger.postgres.shared_pace import SharedPace
 from batchpay.ledger.postgres.store import PostgresStore
 from batchpay.ledger.records import Decision, NewBatch, PayeeFacts, Purge, RowColumns, SignOff
 from batchpay.ledger.stored import StoredLedger
@@ -91,8 +91,8 @@ class PostgresLedger(StoredLedger[PostgresStore, PostgresRun]):
         audit.check_batch(self.store, number)
         return PostgresRun(self.store, number, name, who, why, noted, is_unique=is_unique)
 
-    def shared_rate(self, gateway: str) -> SharedPace:
-        return SharedPace(self.store, gateway)
+    def shared_pace(self, environment: Environment, origin: str) -> PostgresPace:
+        return PostgresPace(self.store, environment.value, origin)
 
     def row_columns(
         self, batch: str, states: Sequence[State] | None = None, cents: Collection[int] | None = None

@@ -239,17 +239,26 @@ def here(statement: str) -> str:
 
 # The pace that all runs share
 
-LEASE_PACE = (
-    "SELECT batchpay.lease_pace(%(gateway)s::text, %(name)s::bytea, %(rate)s::float8, %(paused_s)s::float8,"
-    " %(look_s)s::float8, %(joining_s)s::float8, %(heard_s)s::float8, %(leased_s)s::float8, %(catch_up_s)s::float8,"
-    " %(spread)s::float8), extract(epoch FROM clock_timestamp())::float8"
+# A moment more than an hour ahead is of before the clock was set back.
+LOOK_AT_PACE = (
+    "SELECT (SELECT count(*) FROM batchpay.run r JOIN batchpay.batch b ON b.id = r.batch WHERE r.is_live"
+    " AND b.environment = %(environment)s AND b.origin = %(origin)s"
+    " AND extract(epoch FROM clock_timestamp()) * 1000 - r.seen_at < %(lease_ms)s::float8),"
+    " coalesce((SELECT left_s FROM (SELECT free_at - extract(epoch FROM clock_timestamp())::float8 AS left_s"
+    " FROM batchpay.pace WHERE gateway = %(gateway)s) AS pause WHERE left_s < %(most_s)s::float8), 0)::float8"
 )
-KNOWN_LIMIT = "SELECT rate, window_s FROM batchpay.known_limit WHERE gateway = %s"
+PAUSE = (
+    "INSERT INTO batchpay.pace AS p (gateway, free_at) VALUES"
+    " (%(gateway)s, extract(epoch FROM clock_timestamp())::float8 + %(seconds)s::float8)"
+    " ON CONFLICT (gateway) DO UPDATE SET free_at = CASE WHEN p.free_at BETWEEN excluded.free_at"
+    " AND excluded.free_at + %(most_s)s::float8 THEN p.free_at ELSE excluded.free_at END"
+)
+KNOWN_LIMIT = "SELECT rate, window_s FROM batchpay.known_limit WHERE gateway = %(gateway)s"
 REMEMBER_LIMIT = (
-    "INSERT INTO batchpay.known_limit (gateway, rate, window_s) VALUES (%s, %s, %s)"
+    "INSERT INTO batchpay.known_limit (gateway, rate, window_s) VALUES"
+    " (%(gateway)s, %(rate)s::float8, %(window_s)s::float8)"
     " ON CONFLICT (gateway) DO UPDATE SET rate = excluded.rate, window_s = excluded.window_s"
 )
-LEAVE_PACE = "UPDATE batchpay.pacer SET counts_until = 0 WHERE gateway = %s AND name = %s"
 
 # Control totals
 

@@ -24,7 +24,7 @@ from batchpay.ledger.sqlite import (
 from batchpay.ledger.sqlite.audit import check_batch
 from batchpay.ledger.sqlite.backup import back_up
 from batchpay.ledger.sqlite.moves import SqliteMover
-from batchpay.ledger.sqlite.pace_file import PaceFile, pace_file
+from batchpay.ledger.sqlite.pace import SqlitePace
 from batchpay.ledger.sqlite.run import SqliteRun
 from batchpay.ledger.sqlite.store import SqliteStore
 from batchpay.ledger.stored import StoredLedger
@@ -90,8 +90,8 @@ class SqliteLedger(StoredLedger[SqliteStore, SqliteRun]):
     def runs(self, batch: str) -> list[HostRun]:
         return []
 
-    def shared_rate(self, gateway: str) -> PaceFile | None:
-        return pace_file(self._locks.folder, gateway)
+    def shared_pace(self, environment: Environment, origin: str) -> SqlitePace:
+        return SqlitePace(self.store, self._locks, environment.value, origin)
 
     def row_columns(
         self, batch: str, states: Sequence[State] | None = None, cents: Collection[int] | None = None
