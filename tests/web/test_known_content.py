@@ -72,26 +72,11 @@ def test_a_payment_that_waits_is_told_beside_those_in_doubt(house: House) -> Non
     assert "1 payment in doubt 1 payment waiting" in words_of(house.get("maria", "/"))
 
 
-def test_two_versions_that_both_may_be_paid_name_each_other(house: House) -> None:
-    """The first was asked about while the second came in: who approves either sees the other."""
-    first = house.upload(*ROWS)
-    content = csv_of(*ROWS[:2], {**ROWS[2], "amount": "31.25"})
-    maria = house.as_("maria")
-    about = {"name": "pay-2.csv", "size": str(len(content)), "before": first}
-    second = maria.post("/files", data=about, headers=SAME_ORIGIN).get_json()["id"]
-    house.post("maria", f"/files/{first}/ask")
-    maria.put(f"/files/{second}/pieces/0", data=content, headers=SAME_ORIGIN)
-    house.work()
-    assert "There is a newer version of this file." in words_of(house.get("daniel", f"/files/{first}/approve"))
-    house.post("maria", f"/files/{second}/ask")
-    house.approve(first)
-    house.work()
-    page = words_of(house.get("daniel", f"/files/{second}/approve"))
-    assert "The previous version, pay.csv , was not replaced" in page and "and is finished." in page
+def test_versions_that_may_both_be_paid_name_each_other(house: House) -> None:
+    """The first was asked about while the second came in, and others came in at once: who approves one sees each other.
 
-
-def test_versions_that_were_uploaded_at_once_name_each_other(house: House) -> None:
-    """In two tabs, each to replace the first: both were asked about, and nothing told whoever approved them."""
+    Two tabs, each to replace the same file: both were asked about, and nothing told whoever approved them.
+    """
     maria, first = house.as_("maria"), house.upload(*ROWS)
 
     def begin(amount: str, before: str) -> tuple[str, bytes]:
@@ -104,19 +89,24 @@ def test_versions_that_were_uploaded_at_once_name_each_other(house: House) -> No
         house.work()
         return begun[0]
 
-    second, third = (end(one) for one in (begin("31.25", first), begin("32.25", first)))
+    def page(file_id: str, by: str = "daniel", kind: str = "approve") -> str:
+        return words_of(house.get(by, f"/files/{file_id}/{kind}"))
+
+    two, three = begin("31.25", first), begin("32.25", first)
+    house.post("maria", f"/files/{first}/ask")
+    second, third = end(two), end(three)
+    assert "There is a newer version of this file." in page(first)
     told = "Another version, pay-{}.csv , was not replaced and is {}. Payments in both may be paid twice."
-    assert told.format("32.25", "checked") in words_of(house.get("maria", f"/files/{second}/check"))
-    assert told.format("31.25", "checked") in words_of(house.get("maria", f"/files/{third}/check"))
+    assert told.format("32.25", "checked") in page(second, "maria", "check")
+    assert told.format("31.25", "checked") in page(third, "maria", "check")
     fourth = end(begin("33.25", third))
-    house.post("maria", f"/files/{second}/ask")
-    house.post("maria", f"/files/{fourth}/ask")
-    page = words_of(house.get("daniel", f"/files/{fourth}/approve"))
-    assert told.format("31.25", "waiting for approval") in page and "32.25" not in page
-    house.approve(second)
+    for file_id in (second, fourth):
+        house.post("maria", f"/files/{file_id}/ask")
+    assert told.format("31.25", "waiting for approval") in page(fourth) and "32.25" not in page(fourth)
+    house.approve(first)
     house.work()
-    assert told.format("31.25", "finished") in words_of(house.get("daniel", f"/files/{fourth}/approve"))
-    assert "Another version" not in words_of(house.get("maria", f"/files/{third}/check")), "it is replaced"
+    assert "The previous version, pay.csv , was not replaced" in page(second) and "and is finished." in page(second)
+    assert "Another version" not in page(third, "maria", "check"), "it is replaced"
 
 
 def test_a_file_without_what_a_payment_needs_asks_nothing(house: House) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import fcntl
-import gc
 import hashlib
 import http.client
 import io
@@ -18,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,7 +28,7 @@ from batchpay.errors import BatchHeld, NotUsable, WrongUse
 from batchpay.payment import Actor
 from batchpay.settings import GatewaySettings, LedgerSettings, Settings, load_settings
 from batchpay.web import jobs
-from batchpay.web.server import WebServer, serve
+from batchpay.web.server import WebServer
 from batchpay.web.site import Listen
 from batchpay.web.spool import WebStore
 from tests.web.house import House, words_of
@@ -97,23 +95,6 @@ def test_it_serves_until_it_is_stopped_and_alone(settings: Settings, tmp_path: P
     assert stat.S_IMODE((tmp_path / "web" / "web.db").stat().st_mode) == 0o600
 
 
-def test_a_page_does_not_keep_what_its_answers_leave_in_cycles(settings: Settings, tmp_path: Path) -> None:
-    """It inherited a command's way, to look for them after 200,000 new objects, and grew from 60 MiB to 120."""
-    stops, seen, before = list[Callable[[], None]](), list[int](), gc.get_threshold()
-    gc.set_threshold(200_000)
-
-    def ready(_: str) -> None:
-        seen.append(gc.get_threshold()[0])
-        stops[0]()
-
-    try:
-        serve(settings, tmp_path / "web", LOOPBACK, ANN, ready, stops.append)
-    finally:
-        gc.unfreeze()
-        gc.set_threshold(*before)
-    assert seen and seen[0] <= 10_000
-
-
 def test_a_proxy_comes_over_a_socket_that_its_group_may_open(settings: Settings, tmp_path: Path) -> None:
     """Mode 0660; what a dead server left is taken away, a file that is none is not."""
     path = tmp_path / "web.sock"
@@ -156,18 +137,6 @@ class Child:
 
     def poll(self) -> int | None:
         return self.ended
-
-
-def test_a_child_looks_for_garbage_rarely_before_it_loads_much(tmp_path: Path) -> None:
-    """Looking through all that it imports took a fifth of its start, and a run more than a command takes."""
-    (tmp_path / "jobs").mkdir()
-    told = "print(gc.get_threshold()[0], 'polars' in sys.modules)"
-    code = f"import gc, sys; from batchpay.web import jobs; jobs.do = lambda *_: {told}; jobs.main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path), "1"],
-        input=json.dumps(dataclasses.asdict(Settings())), capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
-    assert done.stdout == "200000 False\n"
 
 
 def test_every_python_that_is_started_ignores_the_current_folder() -> None:

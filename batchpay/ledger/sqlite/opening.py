@@ -79,7 +79,7 @@ def migrate(connection: sqlite3.Connection, migrations: Sequence[str], version: 
     connection.execute(f"PRAGMA user_version = {len(migrations)}")
 
 
-LOOPBACK = "made by itself for a test gateway on loopback"
+LOOPBACK = "created automatically for a test gateway on this machine"
 """Why a ledger for rehearsals needs no person's word to exist next to another one."""
 SQLITE_LEAST = (3, 38, 0)
 """STRICT tables, RETURNING, and JSON functions in every build."""
