@@ -127,6 +127,14 @@ class House:
         assert answer.status_code == code, words_of(answer)
         return answer
 
+    def page(self, name: str, path: str, code: int = 200) -> str:
+        """Open a page; gives what a person reads."""
+        return words_of(self.get(name, path, code))
+
+    def said(self, name: str, path: str, code: int = 303, **form: Any) -> str:
+        """Send a form; gives what a person reads."""
+        return words_of(self.post(name, path, code, **form))
+
     def post(self, name: str, path: str, code: int = 303, **form: Any) -> TestResponse:
         """Send a form; `password=True` fills in the right one."""
         if form.get("password") is True:

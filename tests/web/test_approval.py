@@ -43,7 +43,7 @@ def test_makers_do_not_approve(house: House) -> None:
     house.approve(uploaded, by="pia", code=403)
     for name in ("maria", "sam", "lee"):
         house.approve(uploaded, by=name, code=403)
-    page = words_of(house.get("pia", f"/files/{uploaded}/approve"))
+    page = house.page("pia", f"/files/{uploaded}/approve")
     assert "You requested this approval" in page
     assert "Approve and send" not in page
 
@@ -53,11 +53,11 @@ def test_a_limit_holds_for_the_whole_batch(house: House) -> None:
     house.add("low", "Lo Low", "approve", limit_cents=60_74)
     house.add("high", "Hi High", "approve", limit_cents=60_75)
     file_id = house.ask()
-    assert "above your limit of 60.74" in words_of(house.get("low", f"/files/{file_id}/approve"))
-    waiting = words_of(house.get("low", "/to-approve"))
+    assert "above your limit of 60.74" in house.page("low", f"/files/{file_id}/approve")
+    waiting = house.page("low", "/to-approve")
     assert "Waiting for others 1" in waiting and "above your limit of 60.74" in waiting
     assert "waiting for you" not in waiting, "the number at the top of every page is of what this person can approve"
-    assert "Waiting for you 1" in words_of(house.get("high", "/to-approve"))
+    assert "Waiting for you 1" in house.page("high", "/to-approve")
     house.approve(file_id, by="low", code=403)
     house.approve(file_id, by="high")
 
@@ -68,12 +68,12 @@ def test_a_plan_that_cannot_be_read_concerns_its_own_file_alone(house: House) ->
     unreadable, good = house.ask(), house.ask(ROWS[0] | {"paymentId": "D", "invoiceNumber": "INV-D"})
     with house.store.write() as db:
         db.execute("UPDATE file SET plan = replace(plan, '\"plan\": 2', '\"plan\": 99') WHERE id = ?", (unreadable,))
-    assert "not a plan of this version" not in words_of(house.get("low", f"/files/{good}/approve"))
-    waiting = words_of(house.get("low", "/to-approve"))
+    assert "not a plan of this version" not in house.page("low", f"/files/{good}/approve")
+    waiting = house.page("low", "/to-approve")
     assert "To approve 1 waiting for you" in waiting and "Waiting for others 1" in waiting
     assert "not a plan of this version" in waiting
-    assert "Withdraw the request" not in words_of(house.get("low", f"/files/{unreadable}/approve", 409))
-    assert "Withdraw the request" in words_of(house.get("maria", f"/files/{unreadable}/approve", 409))
+    assert "Withdraw the request" not in house.page("low", f"/files/{unreadable}/approve", 409)
+    assert "Withdraw the request" in house.page("maria", f"/files/{unreadable}/approve", 409)
     house.post("maria", f"/files/{unreadable}/withdraw")
     house.post("maria", f"/files/{unreadable}/check")
     house.work()
@@ -91,7 +91,7 @@ def test_large_totals_take_two_people(house: House) -> None:
     assert house.file(file_id)["state"] == "asked"
     house.work()
     assert not house.arrived
-    assert "already approved this" in words_of(house.get("dora", f"/files/{file_id}/approve"))
+    assert "already approved this" in house.page("dora", f"/files/{file_id}/approve")
     house.approve(file_id, code=403)
     house.approve(file_id, by="dora")
     house.work()
@@ -107,8 +107,7 @@ def test_a_request_that_was_answered_no_can_be_asked_again(house: House) -> None
     house.approve(file_id)
     house.post("dora", f"/files/{file_id}/decide", 400, decision="turn down")
     house.post("dora", f"/files/{file_id}/decide", decision="turn down", why="wrong week")
-    page = words_of(house.get("maria", f"/files/{file_id}/check"))
-    assert "Dora Weiss turned this down: wrong week" in page
+    assert "Dora Weiss turned this down: wrong week" in house.page("maria", f"/files/{file_id}/check")
     house.now[0] += 1
     house.post("maria", f"/files/{file_id}/ask")
     house.approve(file_id, by="dora")
@@ -127,8 +126,8 @@ def test_a_request_ends_by_itself(house: House) -> None:
     for mark in house.store.all("SELECT mark FROM session"):
         with house.store.write() as db:
             db.execute("UPDATE session SET made_at = ?, seen_at = ? WHERE mark = ?", (*house.now, *house.now, mark[0]))
-    assert "Nothing is waiting for approval" in words_of(house.get("daniel", "/to-approve"))
-    assert "Nobody approved this within 7 days" in words_of(house.get("maria", f"/files/{file_id}/check"))
+    assert "Nothing is waiting for approval" in house.page("daniel", "/to-approve")
+    assert "Nobody approved this within 7 days" in house.page("maria", f"/files/{file_id}/check")
 
 
 def test_rows_to_correct_are_left_out_knowingly(house: House) -> None:
@@ -136,8 +135,7 @@ def test_rows_to_correct_are_left_out_knowingly(house: House) -> None:
     file_id = house.upload(*ROWS, WRONG)
     house.post("maria", f"/files/{file_id}/ask", 400)
     house.post("maria", f"/files/{file_id}/ask", partial="yes")
-    page = words_of(house.get("daniel", f"/files/{file_id}/approve"))
-    assert "failed a rule and is not included" in page
+    assert "failed a rule and is not included" in house.page("daniel", f"/files/{file_id}/approve")
     none = house.upload(WRONG, name="none.csv")
     house.post("maria", f"/files/{none}/ask", 409, partial="yes")
 
@@ -148,12 +146,12 @@ def test_what_was_sent_since_it_was_asked_has_no_button_to_approve(house: House)
     house.approve(second)
     house.work()
     assert house.arrived.total() == 3
-    page = words_of(house.get("daniel", f"/files/{first}/approve"))
+    page = house.page("daniel", f"/files/{first}/approve")
     assert "This plan is spent: since it was prepared, its content was submitted in batch" in page
     assert "Approve and send" not in page
     house.approve(first, code=409)
     house.post("daniel", f"/files/{first}/decide", decision="turn down", why="sent already")
-    again = words_of(house.post("maria", f"/files/{first}/ask", 409))
+    again = house.said("maria", f"/files/{first}/ask", 409)
     assert "submitted in batch" in again and "Check the file again first" in again
 
 
@@ -187,7 +185,7 @@ def test_a_stop_before_the_first_row_sends_nothing(house: House) -> None:
     house.post("maria", f"/files/{file_id}/stop")
     house.work()
     assert not house.arrived
-    assert "stopped by Maria Lind" in words_of(house.get("maria", f"/files/{file_id}/run"))
+    assert "stopped by Maria Lind" in house.page("maria", f"/files/{file_id}/run")
     house.post("maria", f"/files/{file_id}/resume", 403)
     house.post("dora", f"/files/{file_id}/resume", 401, password="wrong")
     house.post("dora", f"/files/{file_id}/resume", password=True)
@@ -214,7 +212,7 @@ def test_a_run_that_ends_early_goes_on_where_it_was(house: House, monkeypatch: p
             patched.setattr(run_job._Progress, "begin", stops)
             house.work()
         assert house.file(file_id)["state"] == "stopped"
-        assert str(error) in words_of(house.get("daniel", f"/files/{file_id}/run"))
+        assert str(error) in house.page("daniel", f"/files/{file_id}/run")
         house.post("daniel", f"/files/{file_id}/resume", password=True)
     house.work()
     assert house.file(file_id)["state"] == "done"
@@ -297,13 +295,13 @@ def test_warnings_that_an_approver_has_not_seen_are_not_approved(house: House) -
     house.sent({**ROWS[0], "paymentId": "Z", "invoiceNumber": "INV-Z", "achNameOnCheck": "Zoe Park"})
     file_id = house.ask()
     seal, seen = house.file(file_id)["seal"], house.hidden(f"/files/{file_id}/decide")
-    assert "changed bank account" not in words_of(house.get("daniel", f"/files/{file_id}/approve"))
+    assert "changed bank account" not in house.page("daniel", f"/files/{file_id}/approve")
     house.sent({**ROWS[0], "paymentId": "N", "invoiceNumber": "INV-N", "achAccountNumber": "55500012345"})
     house.post("maria", f"/files/{file_id}/withdraw")
     house.post("maria", f"/files/{file_id}/check")
     house.work()
     house.post("maria", f"/files/{file_id}/ask")
-    assert "1 payment goes to a changed bank account" in words_of(house.get("daniel", f"/files/{file_id}/approve"))
+    assert "1 payment goes to a changed bank account" in house.page("daniel", f"/files/{file_id}/approve")
     assert house.file(file_id)["seal"] == seal
     house.approve(file_id, code=409, **seen)
     house.post("daniel", f"/files/{file_id}/decide", 409, decision="turn down", why="the first one", **seen)

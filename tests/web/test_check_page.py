@@ -134,9 +134,7 @@ def test_a_filter_shows_the_rows_of_one_rule(house: House) -> None:
     one = check_page(house, file_id, query="?rule=amount.format")
     assert "1,5" in one and "INV-V" not in one
     assert "<i>blank</i>" in check_page(house, file_id, query="?rule=achNameOnCheck.required")
-    assert f"{len(COLUMNS)} of {len(COLUMNS)} columns" in words_of(
-        house.get("maria", f"/files/{file_id}/check?columns=all")
-    )
+    assert f"{len(COLUMNS)} of {len(COLUMNS)} columns" in house.page("maria", f"/files/{file_id}/check?columns=all")
     assert "1,5" not in check_page(house, file_id, query="?rule=nothing.such")
 
 
@@ -166,38 +164,37 @@ def test_whole_account_numbers_are_for_who_prepares(house: House) -> None:
     """An approver sees how many rows break which rule, and neither the rows nor the download."""
     file_id = send(house, csv_of(*ROWS, WRONG))
     for name in ("daniel", "sam", "lee"):
-        page = words_of(house.get(name, f"/files/{file_id}/check"))
+        page = house.page(name, f"/files/{file_id}/check")
         assert "amount: format 1" in page
         assert "only people who prepare files see them" in page
         house.get(name, f"/files/{file_id}/rows", 403)
         house.get(name, f"/files/{file_id}/marked", 403)
     house.get("maria", f"/files/{file_id}/marked")
-    trail = words_of(house.get("maria", f"/files/{file_id}/check"))
-    assert "Maria Lind downloaded the rows to correct" in trail
+    assert "Maria Lind downloaded the rows to correct" in house.page("maria", f"/files/{file_id}/check")
 
 
 def test_nothing_is_called_usual_where_nothing_was_compared(house: House) -> None:
     """On an empty ledger it says so; after a payment a changed account stands first, and loud."""
     first = send(house, csv_of(*ROWS))
-    assert "There is nothing to compare with yet." in words_of(house.get("maria", f"/files/{first}/check"))
+    assert "There is nothing to compare with yet." in house.page("maria", f"/files/{first}/check")
     house.sent(*ROWS)
     changed = {**ROWS[0], "paymentId": "N", "invoiceNumber": "INV-N", "achAccountNumber": "55500012345"}
-    page = words_of(house.get("daniel", f"/files/{send(house, csv_of(changed))}/check"))
+    page = house.page("daniel", f"/files/{send(house, csv_of(changed))}/check")
     assert "1 payment goes to a changed bank account." in page
     assert "****2345" in page and "at a phone number that you already had" in page
     same = {**ROWS[0], "paymentId": "M", "invoiceNumber": "INV-M"}
-    page = words_of(house.get("daniel", f"/files/{send(house, csv_of(same))}/check"))
+    page = house.page("daniel", f"/files/{send(house, csv_of(same))}/check")
     assert "payees, accounts and amounts are unchanged" in page
 
 
 def test_certain_corrections_are_made_when_a_person_says_so(house: House) -> None:
     """By rule, and shown: what was as suggested passes, how many cells is told, and taking it back checks again."""
     file_id = send(house, csv_of(*ROWS, {**WRONG, "amount": "1,250.00"}, {**WRONG, "paymentId": "X", "amount": "abc"}))
-    assert "amount: format: 1 cell as suggested" in words_of(house.get("maria", f"/files/{file_id}/check"))
+    assert "amount: format: 1 cell as suggested" in house.page("maria", f"/files/{file_id}/check")
     house.post("daniel", f"/files/{file_id}/check", 403)
     house.post("maria", f"/files/{file_id}/check", corrections="chosen", accept="amount.format")
     house.work()
-    page = words_of(house.get("maria", f"/files/{file_id}/check"))
+    page = house.page("maria", f"/files/{file_id}/check")
     assert "1 cell corrected as suggested" in page
     assert "1,310.75 4 rows" in page, "the corrected row is ready to pay"
     assert json.loads(house.file(file_id)["totals"])["rejected"] == 1
@@ -216,20 +213,20 @@ def test_what_is_sent_differently_from_the_file_is_seen_where_nothing_is_left_to
     house.post("maria", f"/files/{file_id}/check", corrections="chosen", accept="amount.format", normalize="yes")
     house.work()
     said = "2 cells are sent differently from the file. As suggested: amount: format 1. Repaired: paymentId 1."
-    page = words_of(house.get("maria", f"/files/{file_id}/check"))
+    page = house.page("maria", f"/files/{file_id}/check")
     assert said in page and "Let batchpay correct what is certain" in page and "Rows to correct" not in page
     house.post("maria", f"/files/{file_id}/ask")
-    assert said in words_of(house.get("daniel", f"/files/{file_id}/approve"))
+    assert said in house.page("daniel", f"/files/{file_id}/approve")
 
 
 def test_payments_that_a_new_version_lacks_are_loud(house: House) -> None:
     """The downloaded rows to correct, uploaded as the corrected version: all that were right would not be paid."""
     first = send(house, csv_of(*ROWS, {**WRONG, "amount": "1,250.00"}))
-    assert "It replaces this one: upload all rows" in words_of(house.get("maria", f"/files/{first}/check"))
+    assert "It replaces this one: upload all rows" in house.page("maria", f"/files/{first}/check")
     corrected = house.get("maria", f"/files/{first}/marked").data.replace(b'"1,250.00"', b"1250.00")
     second = send(house, corrected, before=first)
     house.post("maria", f"/files/{second}/ask")
-    page = words_of(house.get("daniel", f"/files/{second}/approve"))
+    page = house.page("daniel", f"/files/{second}/approve")
     assert "3 payments of the previous version are not in this one and would not be paid by it." in page
 
 
@@ -252,12 +249,12 @@ def test_a_new_version_says_what_it_changed(house: House) -> None:
     first = house.upload(*ROWS)
     changed = {**ROWS[1], "achAccountNumber": "777888999"}
     second = send(house, csv_of(ROWS[0], changed, {**ROWS[2], "paymentId": "D"}), before=first)
-    page = words_of(house.get("daniel", f"/files/{second}/check"))
+    page = house.page("daniel", f"/files/{second}/check")
     assert "1 payment added, 1 removed, 1 changed." in page
     assert "1 account number changed. Bo Hart B ****3924 → ****8999" in page
     assert house.file(first)["state"] == "replaced"
     house.post("maria", f"/files/{first}/ask", 409)
-    assert "There is a newer version of this file." in words_of(house.get("maria", f"/files/{first}/check"))
+    assert "There is a newer version of this file." in house.page("maria", f"/files/{first}/check")
     assert first not in house.get("maria", "/").get_data(as_text=True)
     answer = house.as_("maria").post(
         "/files", data={"name": "x.csv", "size": "5", "before": first}, headers={"Sec-Fetch-Site": "same-origin"}
@@ -270,15 +267,15 @@ def test_rows_without_an_id_are_held_against_each_other_by_place_or_content(hous
     plain = [{"amount": f"{number}.00", "achNameOnCheck": f"P{number}"} for number in range(1, 4)]
     first = house.upload(*plain)
     second = send(house, csv_of(plain[0], {**plain[1], "amount": "9.00"}, plain[2]), before=first)
-    assert "0 payments added, 0 removed, 1 changed." in words_of(house.get("maria", f"/files/{second}/check"))
+    assert "0 payments added, 0 removed, 1 changed." in house.page("maria", f"/files/{second}/check")
     third = send(house, csv_of(plain[0], plain[2]), before=second)
-    assert "0 payments added, 1 removed, 0 changed." in words_of(house.get("maria", f"/files/{third}/check"))
+    assert "0 payments added, 1 removed, 0 changed." in house.page("maria", f"/files/{third}/check")
 
 
 def test_a_file_that_may_be_cut_off_waits_for_its_totals(house: House) -> None:
     """Without a line break at its end it is refused until its person states what it comes to, rightly."""
     file_id = send(house, csv_of(*ROWS).rstrip(b"\n"))
-    page = words_of(house.get("maria", f"/files/{file_id}/check"))
+    page = house.page("maria", f"/files/{file_id}/check")
     assert "say below that you expect 3 and 60.75" in page and "--expect" not in page
     for total, state in (("60.70", "refused"), ("60.75", "checked")):
         house.post("maria", f"/files/{file_id}/check", expect_rows="3", expect_total=total)
@@ -294,7 +291,7 @@ def test_who_fills_in_a_file_is_helped(house: House) -> None:
     template = house.get("maria", "/template.xlsx")
     header = [cell.value for cell in next(load_workbook(io.BytesIO(template.data)).worksheets[0].iter_rows())]
     assert set(COLUMNS) <= set(header)
-    page = words_of(house.get("lee", "/rules"))
+    page = house.page("lee", "/rules")
     assert "achNameOnCheck is missing, fill it in" in page
     assert "write digits, a point and two decimals and nothing else" in page
     assert "nothing here can stop it, write a number" in page and "--" not in page
@@ -310,7 +307,7 @@ def test_the_page_has_no_options(house: House) -> None:
 def test_a_file_of_another_encoding_asks_which(house: House) -> None:
     """What Excel on Windows saves as CSV is not UTF-8: its person chooses, and names come out right."""
     file_id = send(house, csv_of({**ROWS[0], "achNameOnCheck": "José Núñez"}).decode().encode("cp1252"))
-    page = words_of(house.get("maria", f"/files/{file_id}/check"))
+    page = house.page("maria", f"/files/{file_id}/check")
     assert "choose below what it is" in page and "--encoding" not in page
     house.post("maria", f"/files/{file_id}/check", encoding="cp1252")
     house.work()
@@ -331,12 +328,12 @@ def test_a_workbook_with_several_sheets_asks_which(house: House) -> None:
     content = io.BytesIO()
     book.save(content)
     file_id = send(house, content.getvalue(), "pay.xlsx")
-    page = words_of(house.get("maria", f"/files/{file_id}/check"))
+    page = house.page("maria", f"/files/{file_id}/check")
     assert "has several sheets of payments, 'Vendors', 'Payroll'" in page and "--sheet" not in page
     for name, amount in (("Payroll", "20.50"), ("Vendors", "10.00")):
         house.post("maria", f"/files/{file_id}/check", sheet=name)
         house.work()
-        assert f"{amount} 1 row" in words_of(house.get("maria", f"/files/{file_id}/check"))
+        assert f"{amount} 1 row" in house.page("maria", f"/files/{file_id}/check")
 
 
 def test_columns_of_somebody_else_are_asked_about_once(house: House) -> None:
@@ -355,7 +352,7 @@ def test_columns_of_somebody_else_are_asked_about_once(house: House) -> None:
     all_answers: Any = {}
     for _ in range(4):
         proposal = spool.unseal_json(house.site.ledger(), file_id, "proposal", house.file(file_id)["proposal"])
-        page = words_of(house.get("maria", f"/files/{file_id}/check"))
+        page = house.page("maria", f"/files/{file_id}/check")
         assert "Which column is which?" in page and PLAIN["achAccountNumber"] not in page
         assert "batchpay gateway list" not in page, "a command, for people who have none"
         needed = [one for one in proposal["questions"] if one["needed"]]
@@ -371,14 +368,14 @@ def test_columns_of_somebody_else_are_asked_about_once(house: House) -> None:
     assert house.file(file_id)["state"] == "refused", "a proposal alone reads nothing"
     house.post("maria", f"/files/{file_id}/map", agreed="yes")
     house.work()
-    page = words_of(house.get("daniel", f"/files/{file_id}/check"))
+    page = house.page("daniel", f"/files/{file_id}/check")
     assert "60.75 3 rows" in page and "read with the map that Maria Lind confirmed" in page
     later = send(house, foreign({**ROWS[0], "invoiceNumber": "INV-L"}), "vendors-2.csv")
-    page = words_of(house.get("daniel", f"/files/{later}/check"))
+    page = house.page("daniel", f"/files/{later}/check")
     assert "10.00 1 row" in page and "for an earlier file with the same columns" in page
     house.post("maria", f"/files/{later}/map", anew="yes")
     house.work()
-    assert "Which column is which?" in words_of(house.get("maria", f"/files/{later}/check"))
+    assert "Which column is which?" in house.page("maria", f"/files/{later}/check")
     house.post("maria", f"/files/{later}/map", **all_answers)
     house.work()
     house.post("maria", f"/files/{later}/map", agreed="yes")

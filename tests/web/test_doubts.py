@@ -58,11 +58,11 @@ def test_doubts_are_seen_everywhere(doubtful: tuple[House, str, str]) -> None:
     """No page says finished over a doubt; credits stand first, since there money leaves."""
     house, file_id, _ = doubtful
     assert house.file(file_id)["state"] == "done"
-    run = words_of(house.get("maria", f"/files/{file_id}/run"))
+    run = house.page("maria", f"/files/{file_id}/run")
     assert "2 payments, 80.25, are in doubt" in run
     assert "Finished" not in run
-    assert "2 payments in doubt" in words_of(house.get("maria", "/"))
-    page = words_of(house.get("lee", "/doubts"))
+    assert "2 payments in doubt" in house.page("maria", "/")
+    page = house.page("lee", "/doubts")
     assert page.index("INV-E") < page.index("INV-C")
     assert "money leaves our account" in page
     assert "What happened to it" not in page
@@ -73,9 +73,9 @@ def test_what_a_killed_command_was_sending_is_settled_on_the_page(house: House) 
     with closing(open_ledger(house.site.settings.ledger)) as ledger:
         batch = add_batch(ledger, [Planned(1), Planned(2, State.SENDING, 700), Planned(3, State.SENDING, 50, "CREDIT")])
         with ledger.lock(ledger.find(batch).digest):
-            assert "No payment is in doubt" in words_of(house.get("sam", "/doubts"))
-    assert "2 in doubt" in words_of(house.get("maria", "/"))
-    page = words_of(house.get("sam", "/doubts"))
+            assert "No payment is in doubt" in house.page("sam", "/doubts")
+    assert "2 in doubt" in house.page("maria", "/")
+    page = house.page("sam", "/doubts")
     assert "2 payments, 7.50" in page
     assert page.index("INV-3") < page.index("INV-2")
     house.post("sam", f"/doubts/{batch}", **said(house, 2, "declined"), reason="not in the portal", password=True)
@@ -92,15 +92,15 @@ def test_one_person_settles_with_a_reason_and_a_password(doubtful: tuple[House, 
     house.post("sam", f"/doubts/{batch}", 400, **form, reason="", password=True)
     house.post("sam", f"/doubts/{batch}", 400, reason="seen", password=True)
     house.post("sam", f"/doubts/{batch}", 401, **form, reason="seen", password="wrong")
-    account = words_of(house.post("sam", f"/doubts/{batch}", 409, **form, reason="account 648443924", password=True))
+    account = house.said("sam", f"/doubts/{batch}", 409, **form, reason="account 648443924", password=True)
     assert "account number" in account
     assert not house.events("resolved")
     house.post("sam", f"/doubts/{batch}", **form, reason="seen in the portal", password=True)
     (event,) = house.events("resolved")
     assert event["who"].startswith("Sam Reyes (sam (web))")
     assert event["why"] == "seen in the portal"
-    assert "No payment is in doubt" in words_of(house.get("sam", "/doubts"))
-    again = words_of(house.post("sam", f"/doubts/{batch}", 409, **form, reason="seen in the portal", password=True))
+    assert "No payment is in doubt" in house.page("sam", "/doubts")
+    again = house.said("sam", f"/doubts/{batch}", 409, **form, reason="seen in the portal", password=True)
     assert "is no longer in doubt" in again, "also where nothing else of the batch is listed"
     assert len(house.events("resolved")) == 1
 
@@ -111,7 +111,7 @@ def test_to_send_again_takes_a_second_person(doubtful: tuple[House, str, str]) -
     for _ in range(2):  # pressed twice, it is one request
         house.post("sam", f"/doubts/{batch}", **said(house, 4, "send again"), reason="never came", password=True)
     assert house.store.count("SELECT count(*) FROM again") == 1
-    assert "50.00 to Grace Quigley , line 5; requested by Sam Reyes" in words_of(house.get("daniel", "/doubts"))
+    assert "50.00 to Grace Quigley , line 5; requested by Sam Reyes" in house.page("daniel", "/doubts")
     second, one = f"/doubts/{batch}/second", request_for(house, 4)
     house.post("sam", second, 403, request=one, decision="agree", password=True)
     house.post("daniel", second, 401, request=one, decision="agree", password="wrong")
@@ -124,7 +124,7 @@ def test_to_send_again_takes_a_second_person(doubtful: tuple[House, str, str]) -
     assert event["who"].startswith("Sam Reyes, agreed to by Daniel Osei (daniel (web))")
     house.work()
     assert house.arrived["INV-E"] == 1
-    page = words_of(house.get("daniel", f"/files/{file_id}/run"))
+    page = house.page("daniel", f"/files/{file_id}/run")
     assert "1 payment, 50.00, waits to be sent" in page
     assert "Daniel Osei agreed that line 5 is sent again: never came" in page
     house.post("daniel", f"/files/{file_id}/resume", password=True)
@@ -146,8 +146,8 @@ def test_who_agrees_is_another_person_within_their_limit(doubtful: tuple[House, 
     house.post("both", second, 403, request=both, decision="agree", password=True)
     with house.store.write() as db:
         db.execute("UPDATE file SET edited_by = '[\"pia\"]' WHERE id = ?", (file_id,))
-    assert "You prepared this payment" in words_of(house.post("pia", second, 403, request=both[0], decision="agree"))
-    assert "above your limit" in words_of(house.post("low", second, 403, request=both, decision="agree"))
+    assert "You prepared this payment" in house.said("pia", second, 403, request=both[0], decision="agree")
+    assert "above your limit" in house.said("low", second, 403, request=both, decision="agree")
     house.post("dora", second, request=both[1], decision="refuse")
     house.post("daniel", second, 409, request=both, decision="agree", password=True)
     assert not house.events("resolved")
@@ -185,11 +185,11 @@ def test_a_request_is_about_one_attempt(sent_anew: tuple[House, str, dict[str, A
     """
     house, batch, first, request = sent_anew
     house.post("daniel", f"/doubts/{batch}/second", 409, request=request, decision="agree", password=True)
-    assert "dropped the request" in words_of(house.get("lee", "/audit"))
+    assert "dropped the request" in house.page("lee", "/audit")
     for what in ("accepted", "send again"):
         stale = {**first, "what-4": what}
-        assert "sent again in the meantime" in words_of(
-            house.post("sam", f"/doubts/{batch}", 409, **stale, reason="seen", password=True)
+        assert "sent again in the meantime" in house.said(
+            "sam", f"/doubts/{batch}", 409, **stale, reason="seen", password=True
         )
     assert len(house.events("resolved")) == 1
     assert house.arrived["INV-E"] == 2
@@ -221,7 +221,7 @@ def test_a_form_that_is_stale_in_part_does_nothing(sent_anew: tuple[House, str, 
     form = {**said(house, 3, "accepted"), **said(house, 4, "send again")}
     house.post("sam", f"/doubts/{batch}", **form, reason="seen", password=True)
     assert len(house.events("resolved")) == 2
-    assert "1 payment is to be sent again" in words_of(house.get("daniel", "/doubts"))
+    assert "1 payment is to be sent again" in house.page("daniel", "/doubts")
 
 
 def test_one_who_refuses_and_one_who_agrees_are_not_both_heard(
@@ -274,11 +274,11 @@ def test_a_request_survives_a_ledger_that_can_not_be_used(
 
     with monkeypatch.context() as patched:
         patched.setattr(doubts, "settle", fails)
-        assert "The disk is full." in words_of(house.post("daniel", f"/doubts/{batch}/second", 503, **form))
+        assert "The disk is full." in house.said("daniel", f"/doubts/{batch}/second", 503, **form)
         other = said(house, 3, "accepted")
         page = house.post("sam", f"/doubts/{batch}", 503, **other, reason="seen", password=True).get_data(True)
         assert 'value="accepted" selected' in page and "The disk is full." in page, "what was filled in stays"
-    assert "1 payment is to be sent again" in words_of(house.get("daniel", "/doubts"))
+    assert "1 payment is to be sent again" in house.page("daniel", "/doubts")
     house.post("daniel", f"/doubts/{batch}/second", **form)
 
 
@@ -294,7 +294,7 @@ def test_nobody_is_told_that_nothing_was_done_where_it_was(
     form = said(house, 3, "accepted")
     with monkeypatch.context() as patched:
         patched.setattr(house.store, "note", fails)
-        page = words_of(house.post("sam", f"/doubts/{batch}", 503, **form, reason="seen", password=True))
+        page = house.said("sam", f"/doubts/{batch}", 503, **form, reason="seen", password=True)
     assert len(house.events("resolved")) == 1
     assert "its disk may be full" in page
     assert "may or may not have been recorded" in page and "Nothing was done" not in page
@@ -337,7 +337,7 @@ def test_a_filled_in_sheet_decides_as_the_form_does(doubtful: tuple[House, str, 
     house.post("sam", path, sheet=(_saved(book), "doubts.xlsx"), reason="portal", password=True)
     (event,) = house.events("resolved")
     assert event["why"] == "portal"
-    assert "A second person must agree" in words_of(house.get("daniel", "/doubts"))
+    assert "A second person must agree" in house.page("daniel", "/doubts")
 
 
 def _saved(book: openpyxl.Workbook) -> io.BytesIO:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from werkzeug.http import parse_options_header
 
-from tests.web.house import ROWS, WRONG, House, words_of
+from tests.web.house import ROWS, WRONG, House
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,4 @@ def test_what_is_made_of_a_file_of_any_name_is_downloaded(house: House, stem: st
         assert (kind, options["filename"]) == ("attachment", name)
         assert given.data
     assert not list(house.site.home.rglob("*results*")), "made in memory, and kept nowhere"
-    assert f"downloaded the results of {batch}" in words_of(house.get("lee", "/audit"))
+    assert f"downloaded the results of {batch}" in house.page("lee", "/audit")

@@ -30,9 +30,9 @@ def test_what_went_earlier_is_not_ready_to_pay(part_sent: House) -> None:
     """The same content again: its line is what a run would send, what was sent earlier and what is left out."""
     file_id = part_sent.upload(*ROWS, WRONG, name="again.csv")
     line = "60.75 4 rows equals = ready to pay 30.25 1 row plus + sent earlier 30.50 2 rows plus + left out 0.00 1 row"
-    assert line in words_of(part_sent.get("maria", f"/files/{file_id}/check"))
+    assert line in part_sent.page("maria", f"/files/{file_id}/check")
     part_sent.post("maria", f"/files/{file_id}/ask", partial="yes")
-    page = words_of(part_sent.get("daniel", f"/files/{file_id}/approve"))
+    page = part_sent.page("daniel", f"/files/{file_id}/approve")
     assert line.replace("ready to pay", "would be paid") in page
     assert "30.25 in 1 payment" in page
 
@@ -41,26 +41,26 @@ def test_a_content_that_was_paid_is_not_said_to_be_ready(house: House) -> None:
     """Under another name it is the batch it was: nothing is ready, nothing to look at, and the list says so as well."""
     file_id = house.sent(*ROWS)
     batch = house.file(file_id)["batch"]
-    page = words_of(house.get("maria", f"/files/{house.upload(*ROWS, name='again.csv')}/check"))
+    page = house.page("maria", f"/files/{house.upload(*ROWS, name='again.csv')}/check")
     assert f"This content is already batch {batch} ." in page and "There is nothing left to send." in page
     assert "ready to pay 0.00 0 rows plus + sent earlier 60.75 3 rows plus + left out 0.00 0 rows" in page
     assert "Nothing in this file would be sent, so there is nothing to check." in page
     assert "No earlier payment is known here" not in page
-    assert "again.csv checked nothing left to send" in words_of(house.get("maria", "/"))
+    assert "again.csv checked nothing left to send" in house.page("maria", "/")
 
 
 def test_what_was_paid_is_not_to_be_corrected_where_a_limit_was_lowered(house: House) -> None:
     """A row that fails the rules of today but went earlier is no row to correct: who corrects it would pay it twice."""
     house.sent(*ROWS)
     object.__setattr__(house.site, "settings", replace(house.site.settings, limits=LimitsSettings("15.00")))
-    page = words_of(house.get("maria", f"/files/{house.upload(*ROWS, name='again.csv')}/check"))
+    page = house.page("maria", f"/files/{house.upload(*ROWS, name='again.csv')}/check")
     assert "sent earlier 60.75 3 rows plus + left out 0.00 0 rows" in page
     assert "Rows to correct" not in page
 
 
 def test_what_was_sent_is_not_ready_to_pay_on_its_own_page(house: House) -> None:
     """What the check found is still shown after the run; it says what was right then."""
-    page = words_of(house.get("maria", f"/files/{house.sent(*ROWS)}/check"))
+    page = house.page("maria", f"/files/{house.sent(*ROWS)}/check")
     assert "= valid 60.75 3 rows" in page and "ready to pay" not in page
 
 
@@ -69,7 +69,7 @@ def test_a_payment_that_waits_is_told_beside_those_in_doubt(house: House) -> Non
     house.answer = lambda reference: ACCEPTED if reference == "INV-A" else IN_DOUBT
     batch = house.file(house.sent(*ROWS))["batch"]
     settle(batch, [RowDecision(3, "send again")], Yes(), house.site.settings, ANN)
-    assert "1 payment in doubt 1 payment waiting" in words_of(house.get("maria", "/"))
+    assert "1 payment in doubt 1 payment waiting" in house.page("maria", "/")
 
 
 def test_versions_that_may_both_be_paid_name_each_other(house: House) -> None:
@@ -90,7 +90,7 @@ def test_versions_that_may_both_be_paid_name_each_other(house: House) -> None:
         return begun[0]
 
     def page(file_id: str, by: str = "daniel", kind: str = "approve") -> str:
-        return words_of(house.get(by, f"/files/{file_id}/{kind}"))
+        return house.page(by, f"/files/{file_id}/{kind}")
 
     two, three = begin("31.25", first), begin("32.25", first)
     house.post("maria", f"/files/{first}/ask")
@@ -131,12 +131,12 @@ def test_what_is_held_back_is_not_called_finished(part_sent: House) -> None:
     object.__setattr__(part_sent.site, "settings", replace(part_sent.site.settings, limits=LimitsSettings("25.00")))
     part_sent.post("daniel", f"/files/{file['id']}/resume", password=True)
     part_sent.work()
-    page = words_of(part_sent.get("maria", f"/files/{file['id']}/run"))
+    page = part_sent.page("maria", f"/files/{file['id']}/run")
     assert "1 payment, 30.25, fails that day's rules: held back, not sent." in page
     assert "Finished" not in page and "Every payment was answered" not in page
-    assert "pay.csv 1 payment held back" in words_of(part_sent.get("maria", "/"))
-    assert "1 payment held back" in words_of(part_sent.get("maria", "/history"))
-    page = words_of(part_sent.get("maria", f"/files/{part_sent.upload(*ROWS, WRONG, name='again.csv')}/check"))
+    assert "pay.csv 1 payment held back" in part_sent.page("maria", "/")
+    assert "1 payment held back" in part_sent.page("maria", "/history")
+    page = part_sent.page("maria", f"/files/{part_sent.upload(*ROWS, WRONG, name='again.csv')}/check")
     assert "sent earlier 30.50 2 rows plus + left out 30.25 2 rows" in page
     assert "1 row of the batch, 30.25, waits and fails today's rules: held back, not sent." in page
     assert "Rows left out 2" in page and "1 all rows" in page

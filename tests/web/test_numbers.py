@@ -9,7 +9,7 @@ import pytest
 
 from batchpay.text import money
 from tests.support.in_process import Caller
-from tests.web.house import ROWS, WRONG, House, csv_of, words_of
+from tests.web.house import ROWS, WRONG, House, csv_of
 from tests.web.test_doubts import CREDIT
 from tests.workflows.desk import ACCEPTED, IN_DOUBT
 
@@ -31,7 +31,7 @@ def test_in_doubt(sent: tuple[House, str, str], call: Caller) -> None:
     """Each row with its reference, place, amount, payee and account, in the command line's order; their sum above."""
     house, _, batch = sent
     found = call("resolve", batch, "--json")
-    page = words_of(house.get("lee", "/doubts"))
+    page = house.page("lee", "/doubts")
     total = shown(found["amount"]["in_doubt"])
     assert f"{found['in_doubt']} payments, {total}; batch {batch}" in page
     at = 0
@@ -52,7 +52,7 @@ def test_reconciled(sent: tuple[House, str, str], call: Caller) -> None:
     (house.site.home / "bank.csv").write_bytes(content)
     house.post("maria", f"/batches/{batch}/reconcile", export=(io.BytesIO(content), "bank.csv"))
     found = call("reconcile", batch, "--against", str(house.site.home / "bank.csv"), "--json")["reconciliation"]
-    page = words_of(house.get("lee", f"/batches/{batch}/reconcile"))
+    page = house.page("lee", f"/batches/{batch}/reconcile")
 
     def both(sides: dict[str, Any]) -> str:
         return " ".join(f"{sides[side]['rows']} {shown(sides[side]['amount'])}" for side in ("here", "there"))
@@ -68,23 +68,23 @@ def test_lists(sent: tuple[House, str, str], call: Caller) -> None:
     """A run, files, what waits for approval, and history have the numbers of `status` and of a dry run."""
     house, file_id, batch = sent
     found = call("status", batch, "--json")
-    run = words_of(house.get("maria", f"/files/{file_id}/run"))
+    run = house.page("maria", f"/files/{file_id}/run")
     names = {"accepted": "accepted", "in_doubt": "in doubt", "pending": "waiting", "rejected": "left out"}
     for state, name in names.items():
         assert f"{name} {found[state]} {shown(found['amount'][state])}" in run
     assert f"the file {found['rows']} {shown(found['amount']['total'])}" in run
     assert f"{shown(found['amount']['accepted'])} accepted of {shown(found['amount']['valid'])}" in run
-    home = words_of(house.get("lee", "/"))
+    home = house.page("lee", "/")
     assert f"pay.csv 2 payments in doubt finished {found['valid']} {shown(found['amount']['valid'])}" in home
-    history = words_of(house.get("lee", "/history"))
+    history = house.page("lee", "/history")
     accepted = f"{found['valid']} {found['accepted']} {shown(found['amount']['accepted'])}"
     assert f"{batch} {found['in_doubt']} payments in doubt {accepted}" in history
     other = {"paymentId": "Z", "invoiceNumber": "INV-Z", "amount": "1234.56"}
     (house.site.home / "z.csv").write_bytes(csv_of(other))
     dry = call("submit", str(house.site.home / "z.csv"), "--dry-run", "--json")["to_send"]
     asked = house.ask(other)
-    assert f"{dry['total']['rows']} {shown(dry['total']['amount'])}" in words_of(house.get("daniel", "/to-approve"))
-    page = words_of(house.get("daniel", f"/files/{asked}/approve"))
+    assert f"{dry['total']['rows']} {shown(dry['total']['amount'])}" in house.page("daniel", "/to-approve")
+    page = house.page("daniel", f"/files/{asked}/approve")
     for side in ("DEBIT", "CREDIT"):
         assert f"{dry[side]['rows']} {shown(dry[side]['amount'])}" in page
 
@@ -94,7 +94,7 @@ def test_a_batch_of_the_command_line(house: House, call: Caller) -> None:
     (house.site.home / "cron.csv").write_bytes(csv_of(*ROWS))
     sent = call("submit", str(house.site.home / "cron.csv"), "--yes", "--json")
     found = call("status", sent["batch"], "--json")
-    page = words_of(house.get("lee", f"/batches/{sent['batch']}"))
+    page = house.page("lee", f"/batches/{sent['batch']}")
     for state, name in (("accepted", "accepted"), ("pending", "waiting")):
         assert f"{name} {found[state]} {shown(found['amount'][state])}" in page
     assert f"the file {found['rows']} {shown(found['amount']['total'])}" in page

@@ -55,11 +55,11 @@ class Batch:
 
     def settle(self, code: int = 303, by: str = "sam", **form: Any) -> str:
         """Press the button."""
-        return words_of(self.house.post(by, f"/batches/{self.name}/settle", code, **form))
+        return self.house.said(by, f"/batches/{self.name}/settle", code, **form)
 
     def is_reconciled(self) -> bool:
         """Whether the file's pages say so, each of them."""
-        pages = [words_of(self.house.get("lee", f"/files/{self.file_id}/{page}")) for page in ("run", "check")]
+        pages = [self.house.page("lee", f"/files/{self.file_id}/{page}") for page in ("run", "check")]
         (said,) = {"Reconciled : done" in page for page in pages}
         return said
 
@@ -100,11 +100,10 @@ def test_what_an_export_settled_is_said_and_what_it_did_not(house: House) -> Non
     page = batch.compare(export(LINES[0], LINES[2]))
     assert "1 payment in doubt is not in the export" in page and "Settle 1 payment" in page
     batch.settle(**batch.form())
-    said = words_of(house.get("maria", batch.path))
+    said = house.page("maria", batch.path)
     assert "Sam Reyes settled 1 payment by this export: line 4, Grace Quigley , 30.25: was refused" in said
     assert "1 payment in doubt is not in the export" in said
-    trail = words_of(house.get("lee", "/audit"))
-    assert "settled line 4 declined by what export.csv proves: in the export" in trail
+    assert "settled line 4 declined by what export.csv proves: in the export" in house.page("lee", "/audit")
 
 
 def test_a_comparison_offers_nothing_that_was_settled_since(house: House) -> None:
@@ -115,7 +114,7 @@ def test_a_comparison_offers_nothing_that_was_settled_since(house: House) -> Non
     settle(batch.name, [RowDecision(3, "accepted")], Yes(), house.site.settings, ANN)
     answer = batch.settle(409, **form)
     assert "or a payment in doubt was settled" in answer and "Settle 1 payment" not in answer
-    assert "settled what" not in words_of(house.get("lee", "/audit"))
+    assert "settled what" not in house.page("lee", "/audit")
 
 
 def test_of_two_exports_at_once_the_list_is_of_the_one_that_is_shown(
@@ -155,10 +154,10 @@ def test_an_export_comes_in_pieces_like_a_payment_file(house: House, monkeypatch
         piece = ALL_PAID[number * 100 : (number + 1) * 100]
         answer = house.as_("sam").put(f"{begun['pieces']}{number}", data=piece, headers=SAME_ORIGIN)
         assert answer.json == {"next": number + 1}
-    assert "year.csv" not in words_of(house.get("maria", "/")), "it is no payment file"
+    assert "year.csv" not in house.page("maria", "/"), "it is no payment file"
     house.post("maria", batch.path, 409, upload=begun["id"])
     assert house.post("sam", batch.path, upload=begun["id"]).headers["Location"] == begun["to"] == batch.path
-    page = words_of(house.get("lee", batch.path))
+    page = house.page("lee", batch.path)
     assert "Compared with year.csv" in page and "matched 3 60.75 3 60.75" in page
     assert house.store.file(begun["id"]) is None and not spool.place(house.site.home, begun["id"]).exists()
     assert house.get("lee", f"/batches/{batch.name}/reconciled").data

@@ -33,7 +33,7 @@ def test_asking_how_far_it_is_ends_with_the_run(house: House) -> None:
     file_id = house.ask()
     house.approve(file_id)
     path = f"/files/{file_id}/run/now"
-    assert "waiting for its turn" in words_of(house.get("lee", path))
+    assert "waiting for its turn" in house.page("lee", path)
     house.work()
     ended = house.get("lee", path, 286)
     assert ended.headers["HX-Refresh"] == "true"
@@ -45,7 +45,7 @@ def test_a_child_that_is_gone_is_said(house: House) -> None:
     file_id = house.sent()
     with house.store.write() as db:
         db.execute("UPDATE file SET state = 'sending' WHERE id = ?", (file_id,))
-    assert "ended unexpectedly and is being restarted" in words_of(house.get("lee", f"/files/{file_id}/run/now"))
+    assert "ended unexpectedly and is being restarted" in house.page("lee", f"/files/{file_id}/run/now")
 
 
 def test_a_batch_is_shown_as_the_file_that_it_was_sent_from(house: House) -> None:
@@ -67,19 +67,19 @@ def test_go_on_is_offered_where_the_ledger_has_something_to_send(house: House) -
     file_id = house.sent()
     batch, run = house.file(file_id)["batch"], f"/files/{file_id}/run"
     house.answer = lambda reference: ACCEPTED
-    assert "Continue" not in words_of(house.get("daniel", run))
+    assert "Continue" not in house.page("daniel", run)
     house.post("daniel", f"/files/{file_id}/resume", 409, password=True)
     settle(batch, [RowDecision(3, "send again")], Yes(), house.site.settings, ANN)
-    page = words_of(house.get("daniel", run))
+    page = house.page("daniel", run)
     assert "1 payment, 30.25, waits to be sent" in page
     assert "Continue with 1 payment, 30.25" in page
     assert "Finished" not in page
-    assert "1 payment waiting" in words_of(house.get("lee", "/"))
+    assert "1 payment waiting" in house.page("lee", "/")
     house.post("daniel", f"/files/{file_id}/resume", password=True)
     house.post("dora", f"/files/{file_id}/resume", 409, password=True)
     house.work()
     assert house.arrived["INV-C"] == 2
-    assert "Finished. Every payment was answered." in words_of(house.get("daniel", run))
+    assert "Finished. Every payment was answered." in house.page("daniel", run)
 
 
 def test_a_limit_holds_before_anything_is_registered(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,10 +94,9 @@ def test_a_limit_holds_before_anything_is_registered(house: House, monkeypatch: 
         patch.setattr(run_job, "run_request", without_key)
         file_id = house.sent()
     assert (house.file(file_id)["state"], house.file(file_id)["batch"]) == ("stopped", None)
-    page = words_of(house.get("tara", f"/files/{file_id}/run"))
+    page = house.page("tara", f"/files/{file_id}/run")
     assert "60.75 is above your limit of 60.74" in page and "Your password" not in page
-    answer = words_of(house.post("tara", f"/files/{file_id}/resume", 403, password=True))
-    assert "60.75 is above your limit of 60.74" in answer
+    assert "60.75 is above your limit of 60.74" in house.said("tara", f"/files/{file_id}/resume", 403, password=True)
     assert house.file(file_id)["state"] == "stopped" and not house.store.all("SELECT * FROM job WHERE wanted = 1")
     house.post("ugo", f"/files/{file_id}/resume", password=True)
     house.work()
@@ -112,9 +111,9 @@ def test_a_run_is_continued_with_what_its_page_showed(house: House) -> None:
     house.answer = lambda reference: ACCEPTED
     settle(batch, [RowDecision(3, "send again")], Yes(), settings, ANN)
     seen = house.hidden(f"/files/{file_id}/resume")
-    assert "Continue with 1 payment, 30.25" in words_of(house.get("daniel", f"/files/{file_id}/run"))
+    assert "Continue with 1 payment, 30.25" in house.page("daniel", f"/files/{file_id}/run")
     settle(batch, [RowDecision(2, "send again")], Yes(), settings, ANN)
-    page = words_of(house.post("daniel", f"/files/{file_id}/resume", 409, password=True, **seen))
+    page = house.said("daniel", f"/files/{file_id}/resume", 409, password=True, **seen)
     assert "Nothing was done" in page and "Continue with 2 payments, 50.75" in page
     house.work()
     assert house.arrived == {"INV-A": 1, "INV-B": 1, "INV-C": 1}
@@ -126,14 +125,14 @@ def test_a_run_that_the_command_line_ended_is_not_called_stopped(house: House, c
     answered(house, "INV-A")  # a doubt before the first clear answer stops the run
     file_id = house.sent()
     batch, run = house.file(file_id)["batch"], f"/files/{file_id}/run"
-    assert "Stopped:" in words_of(house.get("maria", run))
+    assert "Stopped:" in house.page("maria", run)
     house.answer = lambda reference: ACCEPTED
     settle(batch, [RowDecision(1, "declined")], Yes(), house.site.settings, ANN)
     call("resume", batch, "--json")
     assert house.arrived.total() == 3
-    page = words_of(house.get("maria", run))
+    page = house.page("maria", run)
     assert "Stopped:" not in page and "Finished. Every payment was answered." in page and "Sent : done" in page
-    assert "pay.csv finished" in words_of(house.get("maria", "/"))
+    assert "pay.csv finished" in house.page("maria", "/")
 
 
 def test_history_is_taken_away_as_csv(house: House) -> None:
@@ -145,22 +144,22 @@ def test_history_is_taken_away_as_csv(house: House) -> None:
     assert {line["recorded in"] for line in lines} == {"ledger", "page"}
     assert "'=1+1" in {line["what"] for line in lines}
     assert [line["at"] for line in lines] == sorted(line["at"] for line in lines)
-    found = words_of(house.get("lee", "/audit?who=daniel"))
+    found = house.page("lee", "/audit?who=daniel")
     assert "Daniel Osei (daniel)" in found
     assert "Maria Lind (maria)" not in found
-    assert words_of(house.get("lee", "/audit?who=daniel+osei")).partition("CSV")[2] == found.partition("CSV")[2], (
+    assert house.page("lee", "/audit?who=daniel+osei").partition("CSV")[2] == found.partition("CSV")[2], (
         "the name by which the page shows a person left out what the ledger says of them"
     )
     house.post("maria", "/audit/check", 403)
     house.post("lee", "/audit/check")
-    assert "had the whole ledger checked: nothing was altered" in words_of(house.get("lee", "/audit"))
+    assert "had the whole ledger checked: nothing was altered" in house.page("lee", "/audit")
 
 
 def test_a_payment_is_found_by_its_id(house: House) -> None:
     """However it is written; one that was never sent is not, and says why a name finds nothing."""
     batch = house.file(house.sent())["batch"]
-    assert f"is line 3 of batch {batch}" in words_of(house.get("lee", "/history?payment=%20b"))
-    assert "No payment with the paymentId" in words_of(house.get("lee", "/history?payment=Bo+Hart"))
+    assert f"is line 3 of batch {batch}" in house.page("lee", "/history?payment=%20b")
+    assert "No payment with the paymentId" in house.page("lee", "/history?payment=Bo+Hart")
 
 
 def test_a_fault_of_a_child_tells_no_row(
@@ -184,7 +183,7 @@ def test_a_fault_of_a_child_tells_no_row(
         return subprocess.CompletedProcess([], 1, b"", b"Traceback: 648443924")
 
     monkeypatch.setattr("batchpay.web.papers.subprocess.run", run)
-    said = words_of(house.get("lee", f"/batches/{batch}/report", 503))
+    said = house.page("lee", f"/batches/{batch}/report", 503)
     assert "could not be created" in said
     assert "648443924" not in said
 
@@ -194,7 +193,7 @@ def test_files_that_take_long_leave_the_page_to_others(house: House, monkeypatch
     report = f"/batches/{house.file(house.sent())['batch']}/report"
     monkeypatch.setattr(papers, "WAIT_S", 0)
     with papers._AT_ONCE, papers._AT_ONCE:
-        assert "other files are being created" in words_of(house.get("lee", report, 503))
+        assert "other files are being created" in house.page("lee", report, 503)
 
     def hangs(command: list[str], **_: object) -> None:
         raise subprocess.TimeoutExpired(command, papers.DEADLINE_S)
@@ -202,7 +201,7 @@ def test_files_that_take_long_leave_the_page_to_others(house: House, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr("batchpay.web.papers.subprocess.run", hangs)
         for _ in range(3):
-            assert "took longer than 10 minutes" in words_of(house.get("lee", report, 503))
+            assert "took longer than 10 minutes" in house.page("lee", report, 503)
     assert house.get("lee", report).data
 
 
@@ -235,10 +234,10 @@ def test_what_the_ledger_does_not_know_any_more_is_not_called_unsent(brought_bac
     """
     house, file_id = brought_back
     batch = house.file(file_id)["batch"]
-    page = words_of(house.get("daniel", f"/files/{file_id}/run"))
+    page = house.page("daniel", f"/files/{file_id}/run")
     assert f"The ledger does not know batch {batch}" in page
     assert "Nothing was sent" not in page and "Continue" not in page
-    assert "not known to the ledger" in words_of(house.get("lee", "/"))
+    assert "not known to the ledger" in house.page("lee", "/")
     house.post("daniel", f"/files/{file_id}/resume", 409, password=True)
     with house.store.write() as db:
         db.execute("UPDATE file SET state = 'sending' WHERE id = ?", (file_id,))
@@ -255,7 +254,7 @@ def test_a_content_that_was_sent_before_the_ledger_was_restored_is_not_asked_for
     """Uploaded once more it was a new file with nothing to compare with, was approved, and paid twice."""
     house, file_id = brought_back
     batch, again = house.file(file_id)["batch"], house.upload(*ROWS)
-    page = words_of(house.get("maria", f"/files/{again}/check"))
+    page = house.page("maria", f"/files/{again}/check")
     assert f"this file was sent as batch {batch}, which the ledger no longer knows" in page
     house.post("maria", f"/files/{again}/ask", 409)
     other = house.upload({**ROWS[0], "paymentId": "Y", "invoiceNumber": "INV-Y"})

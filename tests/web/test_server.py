@@ -31,7 +31,7 @@ from batchpay.web import jobs
 from batchpay.web.server import WebServer
 from batchpay.web.site import Listen
 from batchpay.web.spool import WebStore
-from tests.web.house import House, words_of
+from tests.web.house import House
 
 LOOPBACK = Listen("127.0.0.1:0")
 ANN = Actor("ann", "host")
@@ -255,17 +255,17 @@ def test_a_check_waits_in_line_and_can_be_canceled(
     """The page said that it read the file while another file's check went on, and nothing could end it."""
     want(house, "check", "check", "check", "submit")
     held = hold(house, 1, sleeper.pid)
-    page = words_of(house.get("lee", "/files/f2"))
+    page = house.page("lee", "/files/f2")
     assert "Waiting for another file’s check: number 3 in line" in page and "Cancel this check" not in page
-    assert "in line" not in words_of(house.get("maria", "/files/f0"))
+    assert "in line" not in house.page("maria", "/files/f0")
     house.post("lee", "/files/f0/cancel", 403)
     house.post("daniel", "/files/f0/cancel", 403)
     house.post("maria", "/files/f3/cancel", 409)
     house.post("maria", "/files/f1/cancel")
-    page = words_of(house.get("maria", "/files/f1/check"))
+    page = house.page("maria", "/files/f1/check")
     assert "This check was canceled." in page and "Maria Lind canceled the check" in page
-    assert "number 2 in line" in words_of(house.get("maria", "/files/f2"))
-    assert "Cancel this check" in words_of(house.get("maria", "/files/f0"))
+    assert "number 2 in line" in house.page("maria", "/files/f2")
+    assert "Cancel this check" in house.page("maria", "/files/f0")
     house.post("maria", "/files/f0/cancel")
     assert sleeper.wait(10) == -signal.SIGKILL
     os.close(held)

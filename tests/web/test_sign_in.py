@@ -245,8 +245,8 @@ def test_a_full_disk_does_not_close_the_page(house: House, monkeypatch: pytest.M
         house.get(name, "/")
     house.now[0] += 120
     monkeypatch.setattr(house.store, "write", fails)
-    assert "60.75" in words_of(house.get("daniel", f"/files/{file_id}/approve"))
-    assert "pay.csv" in words_of(house.get("lee", "/"))
+    assert "60.75" in house.page("daniel", f"/files/{file_id}/approve")
+    assert "pay.csv" in house.page("lee", "/")
 
 
 SECRET = b"12345678901234567890"

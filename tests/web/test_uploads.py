@@ -13,7 +13,7 @@ from flask import request
 
 from batchpay.errors import LedgerDamaged, NotUsable
 from batchpay.web import files, spool
-from tests.web.house import ROWS, SAME_ORIGIN, House, csv_of, words_of
+from tests.web.house import ROWS, SAME_ORIGIN, House, csv_of
 
 CONTENT = csv_of(*ROWS)
 
@@ -45,7 +45,7 @@ def test_a_file_in_pieces_is_the_file(house: House) -> None:
         assert house.file(begun["id"])["state"] == "receiving"
         assert put(house, begun["id"], number).json == {"next": number + 1}
     assert house.file(begun["id"])["state"] == "checking"
-    page = words_of(house.get("maria", begun["to"]))
+    page = house.page("maria", begun["to"])
     assert "Reading the file" in page and "close this page" in page
     house.work()
     file = house.file(begun["id"])
@@ -144,8 +144,8 @@ def test_unfinished_uploads_block_their_own_person_and_not_for_long(house: House
     assert f"{spool.OPEN_MAX} of your uploads are unfinished" in begun[-1].json["error"]
     assert begin(house, by="pia").status_code == 200
     file_id = begun[0].json["id"]
-    assert "Discard this upload" in words_of(house.get("maria", f"/files/{file_id}"))
-    assert "Discard this upload" not in words_of(house.get("pia", f"/files/{file_id}"))
+    assert "Discard this upload" in house.page("maria", f"/files/{file_id}")
+    assert "Discard this upload" not in house.page("pia", f"/files/{file_id}")
     house.post("pia", f"/files/{file_id}/cancel", 403)
     put(house, file_id, 0)
     house.post("maria", f"/files/{file_id}/cancel")
@@ -192,7 +192,7 @@ def test_what_is_due_is_swept_away(house: House) -> None:
     house.now[0] += spool.KEPT_S
     assert spool.sweep(house.store) == 1
     assert [spool.place(house.site.home, one).exists() for one in (checked, asked)] == [False, True]
-    page = words_of(house.get("lee", f"/files/{checked}/check"))
+    page = house.page("lee", f"/files/{checked}/check")
     assert "60.75" in page, "what the check found is still there"
     assert files.left_of(house.site, house.file(checked)) == files.Left()
 
@@ -220,4 +220,4 @@ def test_files_are_found_by_what_the_list_shows_of_them(house: House, monkeypatc
     assert found(batch[:6]) == ["pay.csv"]
     assert found("張") == [], "every file that was sent was found by a name without a Latin letter"
     monkeypatch.setattr(files, "LISTED", 1)
-    assert "and 1 older, which the search finds." in words_of(house.get("lee", "/"))
+    assert "and 1 older, which the search finds." in house.page("lee", "/")
