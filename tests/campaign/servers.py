@@ -344,7 +344,7 @@ SABOTAGES: tuple[tuple[str, tuple[str, str, str], str], ...] = (
     (
         "writes to the witness that was replaced",
         ("ledger/postgres/failover.py", "    store.witness.close()  #", "    # "),
-        f"{_FAILOVER}::test_what_is_recorded_after_a_restore_was_accepted_meanwhile_is_known_after_the_next",
+        "tests/ledger/test_lost_window.py::test_what_is_recorded_after_a_restore_was_accepted_meanwhile_is_known_after_the_next",
     ),
     (
         "sends what an answer set aside puts back without a look",
@@ -359,12 +359,12 @@ SABOTAGES: tuple[tuple[str, tuple[str, str, str], str], ...] = (
     (
         "writes to a file that was restored under it",
         ("ledger/sqlite/store.py", "    if behind := check_witness(", "    if behind := () and check_witness("),
-        "tests/ledger/test_restoring.py::test_commands_that_were_under_way_do_not_hide_that_the_ledger_was_restored",
+        "tests/ledger/test_lost_window.py::test_commands_that_were_under_way_do_not_hide_that_the_ledger_was_restored",
     ),
     (
         "writes to a file's witness that was replaced",
         ("ledger/sqlite/store.py", "    witness.close()  #", "    # "),
-        "tests/ledger/test_restoring.py"
+        "tests/ledger/test_lost_window.py"
         "::test_what_is_recorded_after_a_restore_was_accepted_meanwhile_is_known_after_the_next",
     ),
 )

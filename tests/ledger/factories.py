@@ -6,7 +6,10 @@ import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from shutil import copyfile
 from typing import TYPE_CHECKING
+
+import psycopg
 
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import create_ledger, join, open_ledger
@@ -31,6 +34,7 @@ class LedgerFactory:
         self.path = folder / "state" / "ledger.db"
         self.key = folder / "keys" / "ledger.key"
         self.witness = folder / "keys" / "witness"
+        self._copy = folder / "copy.db"
         self._opened: list[Ledger] = []
 
     @property
@@ -68,6 +72,17 @@ class LedgerFactory:
         with closing(sqlite3.connect(self.path)) as connection:
             return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
+    def keep(self) -> None:
+        """Keep a copy of the ledger as it is now, whoever has it open."""
+        with closing(sqlite3.connect(self.path)) as connection, closing(sqlite3.connect(self._copy)) as copy:
+            connection.backup(copy)
+
+    def put_back(self) -> None:
+        """Write the copy over the ledger, as `cp` does: whoever has it open finds nothing else changed."""
+        for left in ("-wal", "-shm"):
+            Path(f"{self.path}{left}").unlink(missing_ok=True)
+        copyfile(self._copy, self.path)
+
     def close(self) -> None:
         """Close all that was opened."""
         while self._opened:
@@ -82,6 +97,8 @@ class PostgresFactory(LedgerFactory):
     def __init__(self, folder: Path, server: Server) -> None:
         self.server = server
         self.database = server.new_database()
+        self._tables: dict[str, bytes] = {}
+        self._numbers: list[tuple[object, ...]] = []
         super().__init__(folder, server.url(self.database))
 
     def create_as(self, settings: LedgerSettings) -> None:
@@ -98,6 +115,33 @@ class PostgresFactory(LedgerFactory):
 
     def count(self, table: str) -> int:
         return int(str(self.run(f"SELECT count(*) FROM batchpay.{table}")[0][0]))
+
+    def keep(self) -> None:
+        tables = self.run(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'batchpay'::regnamespace AND relkind = 'r'"
+        )
+        with self._as_owner() as connection, connection.cursor() as cursor:
+            for (table,) in tables:
+                with cursor.copy(f"COPY batchpay.{table} TO STDOUT".encode()) as copy:
+                    self._tables[str(table)] = b"".join(copy)
+        self._numbers = self.run(
+            "SELECT format('%I.%I', schemaname, sequencename), coalesce(last_value, 1), last_value IS NOT NULL"
+            " FROM pg_sequences"
+        )
+
+    def put_back(self) -> None:
+        """Put the copy's rows in the place of all, as a snapshot of the server's files would; nobody is cut off."""
+        with self._as_owner() as connection, connection.cursor() as cursor:
+            cursor.execute("SET session_replication_role = replica")
+            cursor.execute(f"TRUNCATE {', '.join(f'batchpay.{table}' for table in self._tables)}".encode())
+            for table, content in self._tables.items():
+                with cursor.copy(f"COPY batchpay.{table} FROM STDIN".encode()) as copy:
+                    copy.write(content)
+            for number in self._numbers:
+                cursor.execute("SELECT setval(%s::regclass, %s, %s)", number)
+
+    def _as_owner(self) -> psycopg.Connection[tuple[object, ...]]:
+        return psycopg.connect(self.server.owner_url(self.database))
 
     def on_another_machine(self, folder: Path) -> LedgerFactory:
         """Give the same ledger as another machine works with it: the key is there, no witness."""

@@ -19,8 +19,7 @@ from batchpay.ledger.open import accept_machine, accept_witness, create_ledger, 
 from batchpay.ledger.postgres import deadline
 from batchpay.ledger.postgres import run as of_run
 from batchpay.ledger.postgres.failover import LedgerMoved
-from batchpay.ledger.records import Decision, SignOff
-from batchpay.payment import State, Totals
+from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, columns, register, states
 from tests.ledger.factories import LedgerFactory
 from tests.support.postgres import Cluster, Server, own_cluster
@@ -244,50 +243,6 @@ def test_files_that_were_put_back_under_a_command_send_nothing_if_its_machine_kn
         office.ben.open()
 
 
-def test_commands_that_were_under_way_do_not_hide_that_files_were_put_back(office: Office) -> None:
-    """Two that had the ledger open each registered a file; the witness knew nothing else then, and both sent."""
-    copy = office.copied()
-    send_one(office)
-    under_way = [office.ada.open() for _ in range(3)]
-    office.primary.stop()
-    copy.start()
-    for number, ledger in enumerate(under_way[:2]):
-        with pytest.raises(LedgerBehind, match="older than"):
-            register(ledger, columns(ledger, [1, 2], salt=str(number)), content=bytes([number]))
-    with pytest.raises(LedgerBehind, match="older than"):
-        under_way[2].resolve(office.batch, [Decision(1, State.PENDING)], "ann", "not in the portal")
-    with pytest.raises(LedgerBehind, match="older than"):
-        office.ada.open()
-
-
-@pytest.mark.parametrize(
-    "write",
-    [
-        lambda ledger, batch, number: ledger.use_plan(
-            batch, "ann", SignOff(f"p{number}", "5EA15EA15EA1", "ann", (), Totals(), Totals())
-        ),
-        lambda ledger, batch, number: ledger.move_gateway(
-            [batch], f"https://{number}.example", "", "ann", "their letter"
-        ),
-        lambda ledger, batch, number: ledger.note_person("ann", f"added {number}"),
-    ],
-    ids=["plan", "address", "person"],
-)
-def test_no_event_hides_that_files_were_put_back(office: Office, write: Callable[[Ledger, str, int], None]) -> None:
-    """Two of these were the witness's two records, and then the next run sent the row once more."""
-    copy = office.copied()
-    send_one(office)
-    under_way = [office.ada.open() for _ in range(2)]
-    office.primary.stop()
-    copy.start()
-    for number, ledger in enumerate(under_way):
-        with pytest.raises(LedgerBehind, match="older than this machine's"):
-            write(ledger, office.batch, number)
-    for machine in (office.ada, office.ben):
-        with pytest.raises(LedgerBehind):
-            machine.open()
-
-
 def test_a_run_does_not_end_in_a_dump_that_was_loaded_under_it(office: Office) -> None:
     """The run was in it as well, and its end would have been one of the witness's two records."""
     ledger = office.ada.open()
@@ -301,22 +256,6 @@ def test_a_run_does_not_end_in_a_dump_that_was_loaded_under_it(office: Office) -
             run.finish(None)
     with pytest.raises(LedgerBehind, match="what the machine"):
         office.ben.open()
-
-
-def test_what_is_recorded_after_a_restore_was_accepted_meanwhile_is_known_after_the_next(office: Office) -> None:
-    """A command that was under way kept to the witness that was replaced: a second restore went unnoticed."""
-    under_way = office.ada.open()
-    under_way.note_person("ann", "added eve")
-    accept_witness(office.ada.settings, "ann", "a snapshot was put back")
-    settle_lost_window(office.ada.settings, "ann", "compared with the gateway's list")
-    copy = office.copied()
-    batch = register(under_way, columns(under_way, [1, 2], salt="new"), content=b"new")
-    office.ada.close()
-    office.primary.stop()
-    copy.start()
-    with pytest.raises(LedgerBehind, match="older than this machine's"):
-        office.ada.open()
-    assert batch
 
 
 def test_a_machine_that_only_looks_remembers_what_came_after_a_restore_was_accepted(office: Office) -> None:

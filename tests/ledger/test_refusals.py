@@ -29,7 +29,6 @@ from batchpay.ledger.open import accept_witness, create_ledger, location, open_l
 from batchpay.ledger.sqlite import files, opening
 from batchpay.ledger.sqlite.files import file_system
 from batchpay.ledger.sqlite.store import SqliteStore, lock_path, translate
-from batchpay.payment import State
 from tests.ledger.batches import columns, register, states
 from tests.ledger.factories import LedgerFactory
 
@@ -627,31 +626,6 @@ def test_a_report_is_of_one_moment(closed: LedgerFactory) -> None:
         before = reader.execute(count).fetchone()
         register(closed.open(), columns(ledger, [7]), content=b"another")
         assert reader.execute(count).fetchone() == before
-
-
-@FILE
-def test_a_restored_backup_is_refused_until_a_person_accepts_it(closed: LedgerFactory, tmp_path: Path) -> None:
-    """What an older ledger would send may have been sent since: accepted, its pending rows are in doubt."""
-    ledger = closed.open()
-    ledger.backup(tmp_path / "old.db")
-    name = ledger.find(None).batch
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
-        run.commit([1], [])
-        run.finish(None)
-    closed.close()
-    (tmp_path / "old.db").replace(closed.path)
-    with pytest.raises(LedgerBehind, match=r"brought back from a backup.*accept-witness"):
-        closed.open()
-    assert closed.open(read_only=True).check() != []
-    closed.close()
-    assert accept_witness(closed.settings, "ben", "the disk died").marked_in_doubt == 3
-    ledger = closed.open()
-    assert ledger.find(name).by_state[State.IN_DOUBT].rows == 3
-    assert ledger.check() == []
-    assert [(event.who, event.why) for event in ledger.events() if event.kind == "witness accepted"] == [
-        ("ben", "the disk died")
-    ]
 
 
 @FILE

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from contextlib import ExitStack, closing
-from datetime import UTC, datetime, timedelta
+from contextlib import closing
+from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 
@@ -19,17 +19,15 @@ from batchpay.errors import (
     LedgerBesideAnother,
     LedgerNotUsable,
     LedgerOnAnotherMachine,
-    WaitingForPerson,
     WrongUse,
 )
 from batchpay.gateway.credentials import Credentials
 from batchpay.ledger import machine
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.open import accept_machine, accept_witness, create_ledger, open_ledger, settle_lost_window
+from batchpay.ledger.open import accept_machine, accept_witness, create_ledger, open_ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.ledger.sqlite import opening
-from batchpay.ledger.sqlite.ledger import SqliteLedger
-from batchpay.payment import Actor, State, Totals
+from batchpay.payment import Actor, Totals
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.sender import Tally
 from batchpay.settings import GatewaySettings, LedgerSettings, Secret, Settings
@@ -182,20 +180,6 @@ def test_another_ledgers_witness_says_nothing_of_the_machine(closed: LedgerFacto
     assert len(closed.open().batches()) == 1
 
 
-def test_an_acceptance_by_an_earlier_version_holds_nothing_back(closed: LedgerFactory) -> None:
-    """It did not write down what was lost, and its ledgers went on long ago."""
-    ledger = closed.open()
-    assert isinstance(ledger, SqliteLedger)
-    with ledger.store.transaction() as transaction:
-        transaction.event("witness accepted", None, "ben", "the disk died", {"doubted": 0})
-    assert ledger.lost_window() is None
-
-
-def test_an_acceptance_of_what_is_in_order_names_no_lost_event(closed: LedgerFactory) -> None:
-    """Nothing is missing, and a sentence `events 3 to 2 are lost` would say so of nothing."""
-    assert accept_witness(closed.settings, "ben", "to be sure").lost.last_event is None
-
-
 def test_a_witness_of_an_earlier_version_learns_the_machine(closed: LedgerFactory) -> None:
     """A record without a machine is taken over by the next event."""
     unnamed = LedgerFactory(closed.folder / "second")
@@ -281,89 +265,6 @@ def test_init_on_a_terminal_asks(
 # A restored ledger
 
 
-def test_a_restored_ledger_says_what_is_lost_and_registers_nothing_new(closed: LedgerFactory, tmp_path: Path) -> None:
-    """New content waits for a person, exit code 8; so does a release. Settled, it goes on."""
-    lost = restored(closed, tmp_path)
-    with pytest.raises(LedgerBehind):
-        closed.open()
-    accepted = accept_witness(closed.settings, "ben", "the disk died")
-    assert accepted.marked_in_doubt == 3
-    assert (accepted.lost.first_event, accepted.lost.last_event) == (3, 2 + lost)
-    assert timedelta() <= datetime.now(UTC) - accepted.lost.since < timedelta(minutes=5)
-    assert str(accepted.lost).startswith(f"events 3 to {2 + lost} are lost: what was done since 20")
-    ledger = closed.open()
-    assert ledger.lost_window() == accepted.lost
-    with pytest.raises(WaitingForPerson, match="--lost-window-settled") as refused:
-        register(ledger, columns(ledger, [1], salt="new"), content=b"new")
-    assert refused.value.exit_code == 8
-    with pytest.raises(WaitingForPerson):
-        ledger.release(
-            ledger.find(None).batch, [columns(ledger, [4])], "ben", "looked",
-            registration_count_seen=ledger.registration_count(),
-        )  # fmt: skip
-    assert len(ledger.batches()) == 1
-    closed.close()
-    settle_lost_window(closed.settings, "ben", "held against the bank's list of Friday")
-    ledger = closed.open()
-    assert ledger.lost_window() is None
-    register(ledger, columns(ledger, [1], salt="new"), content=b"new")
-    event = next(event for event in ledger.events() if event.kind == "lost window settled")
-    assert (event.who, event.why) == ("ben", "held against the bank's list of Friday")
-    assert ledger.check() == []
-
-
-def test_a_lost_window_is_settled_with_name_and_reason_once(closed: LedgerFactory) -> None:
-    """There must be something to settle; nobody settles anonymously; a later restore opens it anew."""
-    with pytest.raises(WrongUse, match="nothing to settle"):
-        settle_lost_window(closed.settings, "ben", "x")
-    for _ in range(2):
-        closed.witness.unlink()
-        lost = accept_witness(closed.settings, "ben", "the witness is gone").lost
-        assert lost.last_event is None
-        assert "nobody knows" in str(lost)
-        with pytest.raises(WrongUse, match="named person"):
-            settle_lost_window(closed.settings, "ben", "")
-        settle_lost_window(closed.settings, "ben", "looked")
-        with pytest.raises(WrongUse, match="nothing to settle"):
-            settle_lost_window(closed.settings, "ben", "looked again")
-
-
-def test_a_second_acceptance_forgets_nothing_that_the_first_lost(closed: LedgerFactory, tmp_path: Path) -> None:
-    """The command typed twice, and a copy restored again: whoever compares must still begin at the first loss."""
-    restored(closed, tmp_path)
-    first = accept_witness(closed.settings, "ben", "the disk died").lost
-    ledger = closed.open()
-    ledger.backup(tmp_path / "copy.db")
-    for _ in range(9):
-        ledger.note_backup("cron", "copy.db")
-    closed.close()
-    (tmp_path / "copy.db").replace(closed.path)
-    second = accept_witness(closed.settings, "ben", "and once more").lost
-    assert (second.since, second.first_event) == (first.since, first.first_event)
-    assert second.last_event is not None
-    assert first.last_event is not None
-    assert second.last_event > first.last_event
-    third = accept_witness(closed.settings, "ben", "typed again, to be sure").lost
-    assert (third.since, third.first_event, third.last_event) == (first.since, first.first_event, None)
-    assert closed.open().lost_window() == third
-    closed.close()
-    settle_lost_window(closed.settings, "ben", "the whole week was compared")
-    assert accept_witness(closed.settings, "ben", "the clock was ahead").lost.since > first.since
-
-
-def test_a_run_of_a_known_batch_goes_on_in_a_restored_ledger(closed: LedgerFactory, tmp_path: Path) -> None:
-    """Only new content waits: what a person has put back to pending is sent."""
-    restored(closed, tmp_path)
-    accept_witness(closed.settings, "ben", "the disk died")
-    ledger = closed.open()
-    batch = ledger.find(None)
-    with ledger.lock(batch.digest):
-        run = ledger.start(batch.batch, "ada")
-        assert run.claim(9) == []
-        run.finish(None)
-    assert ledger.find(None).by_state[State.IN_DOUBT].rows == 3
-
-
 def test_a_copy_that_went_on_elsewhere_is_not_the_latest_however_long(closed: LedgerFactory, tmp_path: Path) -> None:
     """Put in the place of ours it has an event of the number that the witness knows, but another one."""
     clone = LedgerFactory(tmp_path / "clone")
@@ -377,57 +278,6 @@ def test_a_copy_that_went_on_elsewhere_is_not_the_latest_however_long(closed: Le
     for factory in (closed, clone):
         factory.close()
     shutil.copyfile(clone.path, closed.path)
-    with pytest.raises(LedgerBehind, match="older than its witness"):
-        closed.open()
-
-
-def test_a_ledger_restored_while_a_command_reads_its_payments_sends_nothing(
-    closed: LedgerFactory, tmp_path: Path
-) -> None:
-    """`cp` writes into the same file, which nothing else shows: what was sent since the copy was sent once more."""
-    before = open_ledger(closed.settings)
-    closed.open().backup(tmp_path / "copy.db")
-    send(closed.open(), [1])
-    closed.close()
-    shutil.copyfile(tmp_path / "copy.db", closed.path)
-    with closing(before), pytest.raises(LedgerBehind, match="older than its witness"):
-        send(before, [1])
-
-
-def test_commands_that_were_under_way_do_not_hide_that_the_ledger_was_restored(
-    closed: LedgerFactory, tmp_path: Path
-) -> None:
-    """Two that had it open each registered a file: the witness then knew nothing else, and whatever was lost was sent.
-
-    The second of them sent, and every command after them found nothing wrong.
-    """
-    with ExitStack() as opened:
-        under_way = [opened.enter_context(closing(open_ledger(closed.settings))) for _ in range(3)]
-        closed.open().backup(tmp_path / "copy.db")
-        send(closed.open(), [1])
-        closed.close()
-        shutil.copyfile(tmp_path / "copy.db", closed.path)
-        for number, ledger in enumerate(under_way[:2]):
-            with pytest.raises(LedgerBehind, match="older than its witness"):
-                register(ledger, columns(ledger, [1, 2], salt=str(number)), content=bytes([number]))
-        with pytest.raises(LedgerBehind, match="older than its witness"):
-            under_way[2].note_person("ann", "may approve")
-    with pytest.raises(LedgerBehind, match="older than its witness"):
-        closed.open()
-
-
-def test_what_is_recorded_after_a_restore_was_accepted_meanwhile_is_known_after_the_next(
-    closed: LedgerFactory, tmp_path: Path
-) -> None:
-    """A command that was under way wrote to the witness that was replaced: a second restore went unnoticed."""
-    under_way = closed.open()
-    under_way.note_person("ann", "added eve")
-    accept_witness(closed.settings, "ann", "the disk died")
-    settle_lost_window(closed.settings, "ann", "compared with the gateway's list")
-    closed.open().backup(tmp_path / "copy.db")
-    register(under_way, columns(under_way, [1, 2], salt="new"), content=b"new")
-    closed.close()
-    shutil.copyfile(tmp_path / "copy.db", closed.path)
     with pytest.raises(LedgerBehind, match="older than its witness"):
         closed.open()
 
