@@ -304,21 +304,15 @@ def _ask_to_send_again(
 
 def _close(here: Site, asked: Sequence[Row], state: str, who: str = "", what: str = "", how: str = "") -> bool:
     """End requests that wait, all or none; False if one of them was ended meanwhile."""
-    with suppress(_AlreadyEnded), here.store.write() as db:
-        for one in asked:
-            if not db.execute(
-                "UPDATE again SET state = ? WHERE id = ? AND state = 'asked'", (state, one["id"])
-            ).rowcount:
-                raise _AlreadyEnded
+    with here.store.write() as db:
+        waiting = {number for (number,) in db.execute("SELECT id FROM again WHERE state = 'asked'")}
+        if not waiting.issuperset(one["id"] for one in asked):
+            return False
+        db.executemany("UPDATE again SET state = ? WHERE id = ?", [(state, one["id"]) for one in asked])
         if what:
             batch, places = asked[0]["batch"], ", ".join(one["place"] for one in asked)
             here.store.note(db, who, file_of(here, batch), f"{what} {places} of {batch}", how)
-        return True
-    return False
-
-
-class _AlreadyEnded(Exception):
-    """A request had already been ended by someone else."""
+    return True
 
 
 def _refused(error: BatchpayError) -> Refusal:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from flask import Blueprint, Response, abort, jsonify, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
 from batchpay.errors import WrongUse
 from batchpay.payment import State, typed_cents
-from batchpay.summary import summary_of_batch
+from batchpay.summary import Summary, summary_of_batch
 from batchpay.web import papers, spool
 from batchpay.web.acts import Refusal
 from batchpay.web.people import Person
@@ -99,30 +98,35 @@ def home() -> ResponseReturnValue:
     return render_template("home.html", rows=rows, left=left, shown=asked, wanted=wanted, names=names)
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(NamedTuple):
     """What still needs attention in a file that was sent, in payments."""
 
     doubts: int = 0
     waiting: int = 0
     held_back: int = 0
     is_unknown: bool = False
-    """Whether the ledger does not know the batch that it was sent as."""
     is_over: bool = False
     """Whether a run has nothing to do any more, whoever did it: a run that stopped here may have ended elsewhere."""
 
 
 def left_of(here: Site, file: Row) -> Left:
     """Count what is left of a file; nothing for one that was not sent."""
-    if not file["batch"] or file["state"] not in SENT:
-        return Left()
+    found, is_unknown = batch_of(here, file) if file["state"] in SENT else (None, False)
+    if found is None:
+        return Left(is_unknown=is_unknown)
+    held, doubts = found.held_back.rows, found.of(State.IN_DOUBT).rows
+    return Left(doubts, found.of(State.PENDING).rows - held, held, is_over=not found.waiting)
+
+
+def batch_of(here: Site, file: Row) -> tuple[Summary | None, bool]:
+    """Return what became of a file's batch, None without one, and whether the ledger does not know it.
+
+    Then the ledger was restored, or is a different one by now.
+    """
     try:
-        found = summary_of_batch(here.ledger().find(file["batch"]))
-    except WrongUse:  # a different ledger by now
-        return Left(is_unknown=True)
-    held = found.held_back.rows
-    doubts, waiting = found.of(State.IN_DOUBT).rows, found.of(State.PENDING).rows - held
-    return Left(doubts, waiting, held, is_over=not found.waiting)
+        return (summary_of_batch(here.ledger().find(file["batch"])) if file["batch"] else None), False
+    except WrongUse:
+        return None, True
 
 
 @blueprint.post("/files")

@@ -9,14 +9,13 @@ from typing import Any
 from flask import Blueprint, abort, make_response, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from batchpay.errors import WrongUse
 from batchpay.payment import State, Totals
-from batchpay.summary import Summary, summary_of_batch
+from batchpay.summary import Summary
 from batchpay.web import papers, spool
 from batchpay.web.acts import NOT_NOW, Refusal, over_limit, refused
 from batchpay.web.approval import approvers_of, plan_view
 from batchpay.web.checked import page_context
-from batchpay.web.files import SENT, WENT_ON, facts_of, file_or_404, people_by_name
+from batchpay.web.files import SENT, WENT_ON, batch_of, facts_of, file_or_404, people_by_name
 from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, prove_again
 from batchpay.web.site import Site, download, refusal, site
@@ -55,7 +54,7 @@ class RunStatus:
     is_alive: bool
     told: dict[str, Any]
     is_unknown: bool = False
-    """Whether the ledger does not know the batch that the file was sent as: it was restored, or is a different one."""
+    """Whether the ledger does not know the batch that the file was sent as."""
 
     @property
     def to_send(self) -> Totals:
@@ -105,13 +104,7 @@ def run_status(here: Site, file: Row) -> RunStatus:
     """Read how far a file's run is."""
     is_alive = here.jobs.is_under_way(file["id"])
     said = spool.read_progress(spool.place(here.home, file["id"]))
-    summary = None
-    if file["batch"]:
-        try:
-            summary = summary_of_batch(here.ledger().find(file["batch"]))
-        except WrongUse:  # a different ledger by now
-            summary = None
-    is_unknown = bool(file["batch"]) and summary is None
+    summary, is_unknown = batch_of(here, file)
     return RunStatus(summary, lines_of(summary) if summary else [], is_alive, said, is_unknown)
 
 
