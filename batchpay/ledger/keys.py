@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import os
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -89,16 +89,6 @@ class Keys:
         seal.update(repr(values).encode())
         digest: bytes = seal.digest()
         return digest
-
-    def seals(self, kind: str, records: Iterable[str]) -> bytearray:
-        """Authenticate many records, each as `repr` writes the tuple of its values; return their seals in one piece."""
-        blank = self._blank_seal(kind)
-        seals = bytearray()
-        for record in records:
-            seal = blank.copy()
-            seal.update(record.encode())
-            seals += seal.digest()
-        return seals
 
     def seal(self, plain: bytes, place: str) -> bytes:
         """Encrypt with AES-GCM, bound to the place where it will be stored."""

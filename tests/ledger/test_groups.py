@@ -10,7 +10,6 @@ import pytest
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.event_chain import id_range
-from batchpay.ledger.keys import SEAL_BYTES, Keys
 from batchpay.ledger.sqlite import run as run_module
 from batchpay.ledger.states import IllegalMove
 from batchpay.outcome import Answer, Outcome
@@ -252,16 +251,6 @@ def test_a_spilled_outcome_is_merged_once(ledger_factory: LedgerFactory) -> None
         assert [json.loads(event.detail) for event in ledger.events(name) if event.kind == "merged"] == merged
         assert ledger.check() == []
         ledger_factory.close()
-
-
-def test_many_seals_are_the_single_ones() -> None:
-    """What is sealed in a group is read again one by one."""
-    keys = Keys(b"k" * 32)
-    values = [(1 << 40, None, "it's"), (2, 3, '"\\☃')]
-    seals = keys.seals("attempt", [repr(one) for one in values])
-    assert [bytes(seals[at : at + SEAL_BYTES]) for at in (0, SEAL_BYTES)] == [
-        keys.seal_values("attempt", one) for one in values
-    ]
 
 
 @pytest.mark.parametrize(

@@ -258,7 +258,7 @@ def test_what_was_not_erased_is_found(old: LedgerFactory, monkeypatch: pytest.Mo
     ledger = old.open()
     with monkeypatch.context() as patched:
         patched.setattr(sql, "ERASE_DETAILS", "DELETE FROM detail WHERE chunk = ? AND 0")
-        with pytest.raises(LedgerNotUsable, match="still holds"):
+        with pytest.raises(LedgerNotUsable, match="still contains"):
             purge(ledger)
     assert ledger.unfinished_purge()
     assert any("of payloads do" in problem for problem in ledger.check())

@@ -120,7 +120,6 @@ class SqliteRegistering:
             values[at :: len(columns)] = column
         self._transaction.insert(sql.ADD_PENDING_ROWS, f"(?, ?, ?, ?, ?, ?, ?, {PENDING})", values)
         self._batch.add_payments(payments, directions)
-        self._write_control_totals()
 
     def add_rejected(self, rejected: RejectedColumns) -> None:
         with translated(self._store.place.ledger):
@@ -132,16 +131,6 @@ class SqliteRegistering:
                 [(*values, self._store.keys.seal_values("rejected", values)) for values in columns],
             )
             self._batch.add_rejected(rejected)
-            self._write_control_totals()
-
-    def _write_control_totals(self) -> None:
-        """Let the batch say what was written so far.
-
-        Said after each set of rows, it keeps the batch's page in SQLite's cache: where a page goes to the log twice in
-        one transaction, SQLite reads all that follows it there once more, for their checksums.
-        """
-        totals = self._batch.totals.total()
-        self._transaction.execute(sql.SET_CONTROL_TOTALS, (totals.rows, totals.cents, self._batch.number))
 
     def finish(self) -> str:
         with translated(self._store.place.ledger):
@@ -149,6 +138,8 @@ class SqliteRegistering:
         self._batch.require_all_rows()
         with translated(self._store.place.ledger):
             self._chunks.finish()
+            totals = self._batch.totals.total()
+            self._transaction.execute(sql.SET_CONTROL_TOTALS, (totals.rows, totals.cents, self._batch.number))
             self._transaction.write_totals(self._batch.totals, self._batch.number)
             bills = self._bills + self._batch.totals.of(PENDING).rows
             self._batch.record(self._transaction, self._who, **registrations_noted(self._transaction, bills))

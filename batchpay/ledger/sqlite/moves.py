@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger import mover
 from batchpay.ledger.event_chain import id_range, row_id
-from batchpay.ledger.keys import SEAL_BYTES
 from batchpay.ledger.sqlite import statements as sql
+from batchpay.ledger.sqlite.store import SqliteTransaction
 from batchpay.ledger.states import (
-    OPEN,
     PENDING,
     REJECTED,
     SENDING,
@@ -23,13 +21,8 @@ from batchpay.ledger.states import (
     require,
     require_outcome,
 )
-from batchpay.outcome import Answer, Outcome
+from batchpay.outcome import Outcome
 from batchpay.text import write_ranges
-
-_REFERENCE = Answer._fields.index("gateway_reference")
-"""The one part of an answer that differs from row to row is last."""
-_ROWS_A_STATEMENT = 100
-"""With two values each, this stays below the 999 that any SQLite takes."""
 
 Claimed = tuple[int, int, int, int]
 """A row that was seen to be pending: how many attempts it had, its chunk, its cents and its direction."""
@@ -43,6 +36,8 @@ class NotAsClaimed(LedgerDamaged):
 
 class SqliteMover(mover.Mover):
     """The rows of one batch that one event moves."""
+
+    _transaction: SqliteTransaction
 
     def move(self, rows: Sequence[int], before: int, after: int) -> list[int]:
         require(self._event, before, after)
@@ -109,69 +104,25 @@ class SqliteMover(mover.Mover):
         `sent` is what `grant` returned for them. That rows and attempts are still being sent is checked where they
         change.
         """
-        alike: defaultdict[tuple[Any, ...], list[int]] = defaultdict(list)
-        for row, (state, reason, answer, bytes_sent, _, _) in outcomes.items():
-            alike[state, reason, answer[:_REFERENCE], bytes_sent > 0].append(row)
-        for rows in alike.values():
-            self._end_alike(sorted(rows), outcomes, sent, at)
-
-    def _end_alike(
-        self, rows: Sequence[int], outcomes: Mapping[int, Outcome], sent: Mapping[int, BeingSent], at: int
-    ) -> None:
-        """End rows, in file order, whose attempts differ only in the gateway's reference."""
-        outcome = outcomes[rows[0]]
-        require_outcome(self._event, outcome)
-        state, answer = STATE_CODES[outcome.state], outcome.answer
-        end = (state, at, answer.http_status, answer.response_code, answer.message, outcome.reason)
-        references = [outcomes[row].answer.gateway_reference for row in rows]
-        first, (*answered, reason) = row_id(self._batch, 0), end
-        told, after = repr(tuple(answered))[1:-1], f", {reason!r})"
-        amounts: defaultdict[int, list[int]] = defaultdict(list)
-        chunks: list[int] = []
-        records: list[str] = []
-        since, before = -1, ""  # no time yet
-        for row, reference in zip(rows, references, strict=True):
+        first, lines = row_id(self._batch, 0), []
+        by_state: defaultdict[int, list[int]] = defaultdict(list)
+        for row, outcome in sorted(outcomes.items()):
+            require_outcome(self._event, outcome)
             _, sent_at, chunk, cents, direction = sent[row]
-            amounts[direction].append(cents)
-            chunks.append(chunk)
-            if sent_at != since:  # rows of one commit share it
-                since, before = sent_at, f"{sent_at}, {told}"
-            # Exactly what Python writes for the tuple of these values: a seal authenticates that.
-            records.append(f"({first | row}, {before}, {reference!r}{after}")
-        seals = self._keys.seals("attempt", records)
-        for direction, moved in amounts.items():
-            self._changes.move(SENDING, state, direction, moved)
-        if state not in OPEN:
-            self._closed.update(chunks)
-        self._moved[state] += rows
-        ids, which = self._ids(rows)
-        ended = self._transaction.execute(sql.END_SENDING[ids], (state, *which)).rowcount
-        if ids == "range" and len(set(references)) == 1:
-            values = (*end, seals, references[0], *which)
-            attempts = self._transaction.execute(sql.END_RANGE_OF_ATTEMPTS, values).rowcount
-        else:
-            attempts = self._transaction.execute(sql.ATTEMPTS_BEING_SENT[ids], which).fetchone()[0]
-            self._end_attempts(rows, references, end, seals)
-        if not attempts == ended == len(rows):
+            end = (STATE_CODES[outcome.state], at, *outcome.answer, outcome.reason)
+            lines.append((*end, self._keys.seal_values("attempt", (first | row, sent_at, *end)), first | row))
+            self._has_moved(row, SENDING, end[0], direction, cents, chunk)
+            by_state[end[0]].append(row)
+        ended = 0
+        for state, rows in by_state.items():
+            ids, which = self._ids(rows)
+            ended += self._transaction.execute(sql.END_SENDING[ids], (state, *which)).rowcount
+        attempts = self._transaction.connection.executemany(sql.END_ATTEMPT, lines).rowcount if lines else 0
+        if not attempts == ended == len(lines):
             raise LedgerDamaged(
-                f"the ledger is damaged: of rows {write_ranges(rows)}, which were being sent, {ended} are,"
+                f"the ledger is damaged: of rows {write_ranges(outcomes)}, which were being sent, {ended} are,"
                 f" and {attempts} of their attempts"
             )
-
-    def _end_attempts(
-        self, rows: Sequence[int], references: Sequence[str | None], end: tuple[Any, ...], seals: bytearray
-    ) -> None:
-        """End attempts that were counted as being sent."""
-        first = row_id(self._batch, 0)
-        for start in range(0, len(rows), _ROWS_A_STATEMENT):
-            identities = [first | row for row in rows[start : start + _ROWS_A_STATEMENT]]
-            known = references[start : start + _ROWS_A_STATEMENT]
-            sealed = seals[SEAL_BYTES * start : SEAL_BYTES * (start + len(identities))]
-            values: Iterable[int | str | None] = identities
-            if with_references := any(reference is not None for reference in known):
-                values = chain.from_iterable(zip(identities, known, strict=True))
-            statement = sql.end_attempts(len(identities), with_references)
-            self._transaction.execute(statement, (*end, sealed, *values))
 
     def _ids(self, rows: Collection[int]) -> tuple[sql.Ids, tuple[Any, ...]]:
         """Return which rows a statement is about: a range, as rows in file order usually are, or a list."""

@@ -7,10 +7,8 @@ All except what creates the schema (the numbered .sql files next to this one). V
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Literal
 
-from batchpay.ledger.keys import SEAL_BYTES
 from batchpay.ledger.states import ACCEPTED, OPEN, PENDING, REJECTED, SENDING
 from batchpay.payment import SamePayment
 
@@ -215,44 +213,16 @@ BEGIN_ATTEMPTS = {
     f" message = NULL, gateway_reference = NULL, reason = NULL, seal = NULL WHERE attempt.state = {PENDING}"
     for ids, which in _WHICH.items()
 }
-ATTEMPTS_BEING_SENT = {
-    ids: f"SELECT count(*) FROM attempt WHERE id {which} AND state = {SENDING}" for ids, which in _WHICH.items()
-}
 END_SENDING = {
     ids: f"UPDATE row {'NOT INDEXED' if ids == 'range' else ''} SET state = ?, reasons = NULL, seal = NULL"
     f" WHERE id {which} AND state = {SENDING}"
     for ids, which in _WHICH.items()
 }
 """Using the index on rows in sending would cost more than reading these rows: the statement changes that index."""
-END_RANGE_OF_ATTEMPTS = (
-    "UPDATE attempt SET state = ?1, finished_at = ?2, http_status = ?3, response_code = ?4, message = ?5, reason = ?6,"
-    f" seal = substr(?7, {SEAL_BYTES} * (id - ?9) + 1, {SEAL_BYTES}), gateway_reference = ?8"
-    f" WHERE id BETWEEN ?9 AND ?10 AND state = {SENDING}"
+END_ATTEMPT = (
+    "UPDATE attempt SET state = ?, finished_at = ?, http_status = ?, response_code = ?, message = ?,"
+    f" gateway_reference = ?, reason = ?, seal = ? WHERE id = ? AND state = {SENDING}"
 )
-"""For attempts that differ only in their seals, which are in one piece."""
-
-
-@cache
-def end_attempts(rows: int, with_references: bool) -> str:
-    """End attempts that differ only in seal and reference: seals as above, then ids, or ids and references.
-
-    Each was just counted as being sent, so nothing new is inserted; an UPDATE from values takes half as long again.
-    """
-    step = 2 if with_references else 1
-    values = (
-        f"(?{8 + step * at}, ?1, ?2, ?3, ?4, ?5, {f'?{9 + 2 * at}' if with_references else 'NULL'}, ?6,"
-        f" substr(?7, {SEAL_BYTES * at + 1}, {SEAL_BYTES}))"
-        for at in range(rows)
-    )
-    return (
-        "INSERT INTO attempt (id, state, finished_at, http_status, response_code, message, gateway_reference, reason,"
-        f" seal) VALUES {', '.join(values)} ON CONFLICT (id) DO UPDATE SET"
-        " state = excluded.state, finished_at = excluded.finished_at,"
-        " http_status = excluded.http_status, response_code = excluded.response_code, message = excluded.message,"
-        " gateway_reference = excluded.gateway_reference, reason = excluded.reason, seal = excluded.seal"
-        f" WHERE attempt.state = {SENDING}"
-    )
-
 
 # Single attempts
 
