@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from batchpay.errors import BatchHeld, LedgerBehind, LedgerNotUsable, RunStopped, WaitingForPerson, WrongUse
@@ -19,6 +20,8 @@ from batchpay.ledger.columns import Lookup
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.event_chain import Replay
 from batchpay.ledger.open import accept_witness, settle_lost_window
+from batchpay.ledger.postgres.moves import erase_texts
+from batchpay.ledger.postgres.store import PostgresTransaction
 from batchpay.ledger.records import Decision, Purge
 from batchpay.ledger.sqlite import retention
 from batchpay.ledger.sqlite import statements as sql
@@ -26,7 +29,7 @@ from batchpay.ledger.sqlite.store import connect
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import Environment, State
 from tests.ledger.batches import IN_DOUBT, columns, register, rejected, release
-from tests.ledger.factories import LedgerFactory
+from tests.ledger.factories import LedgerFactory, PostgresFactory
 from tests.ledger.test_processes import ACTOR, ROOT, traced
 from tests.support.strace import strace
 
@@ -382,3 +385,29 @@ def test_a_run_that_ended_in_a_kill_is_purged_after_its_recovery(ledger: Ledger)
     purge(ledger)
     assert [(row.reason, row.answer.gateway_reference) for row in ledger.rows(batch)] == [(None, "TX-1")]
     assert "Quill" not in str(list(ledger.rows(batch)))
+
+
+@pytest.mark.ledgers("postgres", why="a file has one writer at a time, and one machine")
+def test_no_other_machine_releases_rows_of_a_batch_while_it_is_purged(
+    old: LedgerFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rejected rows would be pending then, with half of their details; and while it has a run, nothing is purged."""
+    assert isinstance(old, PostgresFactory)
+    other = old.on_another_machine(old.folder / "other")
+    ledger, of_other = old.open(), other.join()
+    batch, locked = ledger.batches()[1], list[bool]()
+    with of_other.lock(batch.digest):
+        run = of_other.start(batch.batch, "ben")
+        assert purge(ledger).held == [batch.batch]
+        run.finish(None)
+    other.close()
+
+    def erase_and_look(transaction: PostgresTransaction, number: int) -> int:
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            old.run(f"SELECT FROM batchpay.batch WHERE id = {number} FOR UPDATE NOWAIT")
+        locked.append(True)
+        return erase_texts(transaction, number)
+
+    monkeypatch.setattr("batchpay.ledger.postgres.ledger.erase_texts", erase_and_look)
+    assert [one.batch for one in purge(ledger).erased] == [batch.batch]
+    assert locked
