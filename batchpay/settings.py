@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from batchpay.errors import CredentialsNotUsable, SettingsNotUsable, did_you_mean
+from batchpay.payment import parse_cents
 from batchpay.text import printable
 
 AUTO = "auto"
@@ -226,6 +227,16 @@ class Settings:
     limits: LimitsSettings = field(default_factory=LimitsSettings)
     rules: RulesSettings = field(default_factory=RulesSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
+
+    @property
+    def max_amount_cents(self) -> int | None:
+        """The highest amount of a payment; None if there is no limit. Raises SettingsNotUsable."""
+        if not self.limits.max_amount:
+            return None
+        cents = parse_cents(self.limits.max_amount)
+        if cents is None:
+            raise SettingsNotUsable("limits.max_amount must be an amount like 12345.67")
+        return None if "amount.limit" in self.policy.rules_off else cents
 
 
 class Secret:

@@ -1,4 +1,4 @@
-"""What rows will move, when and through which gateway account.
+"""What rows will move, when and through which gateway account, and what would be sent, counted chunk by chunk.
 
 Part of the half before the ledger: it counts chunks of rows that passed the rules, and keeps totals only, never a row.
 How the gateway executes a recurring payment is not documented. Assumed: the first payment falls on recurringStartDate;
@@ -8,15 +8,18 @@ day of its month; DAILY is every calendar day. A payment on a day that is not a 
 
 from __future__ import annotations
 
+import hashlib
+from array import array
 from calendar import monthrange
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any
 
 import polars as pl
 
+from batchpay.approval.proposal import Origin, ToSend
 from batchpay.payment import Direction, Totals
 from batchpay.schemas import checks
 from batchpay.schemas.calendar import is_banking_day
@@ -293,3 +296,91 @@ def _month_later(day: date, months: int, *, end_of_month: bool) -> date:
     year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
     last = monthrange(year, month + 1)[1]
     return date(year, month + 1, last if end_of_month else min(day.day, last))
+
+
+_NOTED_AT_ONCE = 50_000
+
+
+class ToSendCount:
+    """Counts rows chunk by chunk into a ToSend; memory grows with gateway accounts, never with rows."""
+
+    def __init__(self) -> None:
+        self._totals: defaultdict[Origin, Totals] = defaultdict(Totals)
+        self._held_back = Totals()
+        self._directions: defaultdict[str, Totals] = defaultdict(Totals)
+        self._released: defaultdict[str, Totals] = defaultdict(Totals)
+        self._accounts: defaultdict[str, Totals] = defaultdict(Totals)
+        self._rows = {origin: hashlib.sha256() for origin in Origin}
+
+    def add(self, origin: Origin, groups: pl.DataFrame) -> None:
+        """Count rows of one origin that passed every rule, as `cash_flow.grouped` returns them."""
+        counted = groups.group_by("gatewayId", "transactionType").agg(pl.col("rows").sum(), pl.col("_cents").sum())
+        for gateway_id, direction, count, cents in counted.iter_rows():
+            totals = Totals(count, cents)
+            self._totals[origin] += totals
+            self._directions[direction] += totals
+            if origin is Origin.RELEASED:
+                self._released[direction] += totals
+            self._accounts[gateway_id] += totals
+
+    def note(self, origin: Origin, numbers: pl.Series) -> None:
+        """Add the numbers of rows that are counted, in file order, to the digest."""
+        for start in range(0, len(numbers), _NOTED_AT_ONCE):
+            self._rows[origin].update(array("I", numbers.slice(start, _NOTED_AT_ONCE).to_list()).tobytes())
+
+    def hold_back(self, totals: Totals) -> None:
+        """Count pending rows that fail today's rules, by the cents that the ledger has for them."""
+        self._held_back += totals
+
+    def finish(self) -> ToSend:
+        """Return what was counted."""
+        return ToSend(
+            new=self._totals[Origin.NEW],
+            pending=self._totals[Origin.PENDING],
+            released=self._totals[Origin.RELEASED],
+            held_back=self._held_back,
+            by_direction=_not_empty(self._directions),
+            released_by_direction=_not_empty(self._released),
+            by_account=_not_empty(self._accounts),
+            rows_digest=hashlib.sha256(b"".join(rows.digest() for rows in self._rows.values())).hexdigest(),
+        )
+
+
+def _not_empty(totals: Mapping[str, Totals]) -> dict[str, Totals]:
+    """Drop totals from which all rows were subtracted."""
+    return {name: one for name, one in totals.items() if one.rows}
+
+
+_GROUPS_AT_ONCE = 50_000
+"""How many groups wait to be counted: most chunks of a file have the same ones, and counting takes a step for each."""
+
+
+class AllNew:
+    """Totals, days and digest of rows that come chunk by chunk, with the columns of CASH_FLOW and `_cents`."""
+
+    def __init__(self, as_of: date) -> None:
+        self._schedule, self._count = Schedule(as_of), ToSendCount()
+        self._waiting: list[pl.DataFrame] = []
+        self._waiting_groups = 0
+
+    def add(self, rows: pl.DataFrame, *, times: int = 1) -> None:
+        """Add rows that passed every rule evaluated so far; `times=-1` takes out rows that fail after all."""
+        groups = grouped(rows, times=times)
+        self._waiting.append(groups)
+        self._waiting_groups += groups.height
+        if self._waiting_groups >= _GROUPS_AT_ONCE:
+            self._count_waiting()
+
+    def finish(self, numbers: pl.Series) -> tuple[ToSend, Schedule]:
+        """Return what is left; `numbers` are its row numbers in the file. Called once."""
+        self._count_waiting()
+        assert self._schedule.rows == len(numbers), "what failed later was taken out"
+        self._count.note(Origin.NEW, numbers)
+        return self._count.finish(), self._schedule
+
+    def _count_waiting(self) -> None:
+        if self._waiting:
+            groups = pl.concat(self._waiting)
+            self._schedule.add(groups)
+            self._count.add(Origin.NEW, groups)
+        self._waiting, self._waiting_groups = [], 0

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from batchpay.approval.cash_flow import DayFlow, Flow, Schedule, merge
-from batchpay.approval.proposal import Proposal
-from batchpay.approval.to_send import ToSend
+from batchpay.approval.proposal import Proposal, ToSend
 from batchpay.payment import Direction, Totals
 from batchpay.text import PAGE_WIDTH as _WIDTH
 from batchpay.text import local_time, money, printable, sum_word, wrapped

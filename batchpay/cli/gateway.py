@@ -190,7 +190,7 @@ def default(context: Context, number: str, yes: bool) -> int:
 @contextmanager
 def _client(context: Context) -> Iterator[AccountsClient]:
     from batchpay.gateway.accounts import AccountsClient
-    from batchpay.workflows.connection import credentials_of
+    from batchpay.workflows.requests import credentials_of
 
     client = AccountsClient(context.settings.gateway, credentials_of(context.settings))
     try:
@@ -339,7 +339,7 @@ def test_connection(context: Context) -> int:
 
     Example: batchpay test-connection
     """
-    from batchpay.workflows.connection import test_gateway
+    from batchpay.workflows.requests import test_gateway
 
     report = test_gateway(context.settings)
     if context.json:

@@ -18,7 +18,7 @@ from batchpay.text import counted, local_time, printable, row_count
 
 if TYPE_CHECKING:
     from batchpay.ledger.paths import LedgerPaths
-    from batchpay.workflows.retention import Retention
+    from batchpay.workflows.ledger_care import Retention
 
 
 @click.group(cls=Group, short_help="Create, check, back up or purge the ledger.")
@@ -246,8 +246,8 @@ def purge(context: Context, older_than: int | None, reason: str | None, dry_run:
 
     Example: batchpay ledger purge --older-than 400 --dry-run
     """
-    from batchpay.workflows.retention import look
-    from batchpay.workflows.retention import purge as erase
+    from batchpay.workflows.ledger_care import look
+    from batchpay.workflows.ledger_care import purge as erase
 
     now = datetime.now(UTC)
     if dry_run:

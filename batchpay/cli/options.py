@@ -16,8 +16,7 @@ from batchpay.errors import SettingsNotUsable
 from batchpay.payment import typed_cents
 from batchpay.settings import Settings, parse_rate
 from batchpay.text import is_text_encoding
-from batchpay.workflows.decisions import Decisions
-from batchpay.workflows.requests import EVERY_RULE, CheckOptions, SendOptions, targets
+from batchpay.workflows.requests import EVERY_RULE, CheckOptions, Decisions, SendOptions, targets
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 ROWS_MOST = 2**32 - 1

@@ -127,7 +127,7 @@ class Outputs:
 
 def outputs_of(context: Context, inputs: Iterable[str | None] = ()) -> Outputs:
     """Give the outputs of a call: what it lives on and what it reads is never written over."""
-    from batchpay.workflows.protected import protected_files
+    from batchpay.workflows.requests import protected_files
 
     protected = protected_files(context.settings_as_far_as_known, context.settings_path)
     return Outputs([name for name in inputs if name], protected)

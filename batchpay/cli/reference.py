@@ -90,7 +90,7 @@ def template(context: Context, path: Path, force: bool) -> None:
 
     Example: batchpay template payments.xlsx
     """
-    from batchpay.workflows.template import make_template
+    from batchpay.workflows.rules import make_template
 
     outputs_of(context).guard(path)
     make_template(path, replace=force)

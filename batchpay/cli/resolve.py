@@ -103,7 +103,7 @@ def cancel(context: Context, /, batch: str, **options: Any) -> int:
 
     Example: batchpay cancel 3f2a91c0d7e1 --rows 3,7 --reason "billed twice" --name "Ann Lee"
     """
-    from batchpay.workflows.cancel import cancel as workflow
+    from batchpay.workflows.resolve import cancel as workflow
 
     check_signature(options, "cancelling")
     rows = None if options["rows"] is None else _row_numbers(options["rows"])

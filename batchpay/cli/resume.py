@@ -37,7 +37,7 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
     Example: batchpay resume 3f2a91c0d7e1
     """
     from batchpay.cli.progress import progress_for
-    from batchpay.workflows import resume as workflow
+    from batchpay.workflows import run as workflow
 
     reason = " ".join((options["reason"] or "").split()) or None
     outputs = outputs_of(context)

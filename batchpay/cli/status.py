@@ -103,7 +103,7 @@ def results(context: Context, batch: str | None, results: str | None) -> int:
 
     Example: batchpay results 3f2a91c0d7e1 --results today.xlsx
     """
-    from batchpay.workflows.report import results_again
+    from batchpay.workflows.status import results_again
 
     summary = results_again(
         batch,
@@ -130,7 +130,7 @@ def report(context: Context, batch: str | None, out: str | None) -> int:
 
     Example: batchpay report 3f2a91c0d7e1 --out today.html
     """
-    from batchpay.workflows.report import batch_page
+    from batchpay.workflows.status import batch_page
 
     summary, path = batch_page(
         batch,

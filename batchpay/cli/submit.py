@@ -175,7 +175,7 @@ def _submit_all(
     codes: list[int],
 ) -> None:
     """Submit one file after the other: what stops the sending of one stops the call, limits hold over all of them."""
-    from batchpay.workflows.resume import left_behind
+    from batchpay.workflows.run import left_behind
     from batchpay.workflows.status import all_in_doubt
 
     left = {f"batch {name}": name for name in left_behind(settings)} if options["inbox"] else {}
@@ -226,7 +226,7 @@ def _submit_one(
     from batchpay.cli.validate import print_counts
     from batchpay.workflows import submit as flow
     from batchpay.workflows.approve import read_plan
-    from batchpay.workflows.archive import archive_finished
+    from batchpay.workflows.submit import archive_finished
 
     if options["inbox"]:
         refuse_unfinished(path, options["inbox"])
@@ -267,7 +267,7 @@ def _resume_one(
 ) -> tuple[int, dict[str, Any]]:
     """Go on with a batch that another machine left behind; its file, which may be on that machine, is not needed."""
     from batchpay.cli.progress import progress_for
-    from batchpay.workflows.resume import resume
+    from batchpay.workflows.run import resume
 
     def output_path(found: BatchSummary) -> Path:
         place = str(Path(options["inbox"]) / Path(found.file).name)

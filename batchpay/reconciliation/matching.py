@@ -19,9 +19,7 @@ from datetime import UTC, date, datetime, timedelta
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, LedgerRow
 from batchpay.payment import Direction, State
-from batchpay.reconciliation.export_map import ReportedStatus
-from batchpay.reconciliation.references import is_masked, key_of, may_be
-from batchpay.reconciliation.statement import ExportLine
+from batchpay.reconciliation.statement import ExportLine, ReportedStatus, is_masked, key_of, may_be
 
 OTHER_BATCH_DAYS = 31
 """Batches registered more than this many days away from an export's dates are not searched for its lines."""

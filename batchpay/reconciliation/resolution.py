@@ -15,8 +15,7 @@ from batchpay.errors import FileRefused, WrongUse
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import Decision, LedgerRow
 from batchpay.payment import Direction, State, Totals, format_cents
-from batchpay.reconciliation.loose_formats import foreign_cents
-from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet
+from batchpay.reconciliation.sheet_reader import LOST_DIGITS, foreign_cents, read_sheet
 from batchpay.text import instant, local_time
 from batchpay.writing.atomic import Stream
 from batchpay.writing.columns import Column, Kind

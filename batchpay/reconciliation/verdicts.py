@@ -12,10 +12,8 @@ from batchpay.errors import BatchpayError
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, Decision, LedgerRow
 from batchpay.payment import State, Totals, format_cents
-from batchpay.reconciliation.export_map import ReportedStatus
 from batchpay.reconciliation.matching import BY_AMOUNT, BY_MASK, Matching
-from batchpay.reconciliation.references import key_of
-from batchpay.reconciliation.statement import Export, ExportLine
+from batchpay.reconciliation.statement import Export, ExportLine, ReportedStatus, key_of
 from batchpay.summary import SENDABLE
 from batchpay.text import instant, place_of, place_word, totals_json
 from batchpay.writing.atomic import Stream

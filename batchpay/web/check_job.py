@@ -33,9 +33,8 @@ from batchpay.web.task import SealedFile, Task, mapping_for, options_of, reading
 from batchpay.web.words import rejects_name
 from batchpay.workflows import check as workflow
 from batchpay.workflows.check import Preview
-from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.map_file import FileToMap, propose_map
-from batchpay.workflows.requests import preflight_of
+from batchpay.workflows.requests import Decisions, preflight_of
 
 _CHANGED_SHOWN = 50
 _KEY = "_key"

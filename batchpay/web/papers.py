@@ -110,13 +110,13 @@ def main() -> int:
 
 
 def _results(settings: Settings, into: Any, batch: str, name: str) -> None:
-    from batchpay.workflows.report import results_again
+    from batchpay.workflows.status import results_again
 
     results_again(batch, lambda _: Stream(name, into), settings)
 
 
 def _report(settings: Settings, into: Any, batch: str, name: str) -> None:
-    from batchpay.workflows.report import batch_page
+    from batchpay.workflows.status import batch_page
 
     batch_page(batch, lambda _: Stream(name, into), settings)
 
@@ -135,7 +135,7 @@ def _reconcile(settings: Settings, into: Any, against: BinaryIO, batch: str, nam
 
 
 def _template(settings: Settings, into: Any) -> None:
-    from batchpay.workflows.template import make_template
+    from batchpay.workflows.rules import make_template
 
     with TemporaryDirectory() as folder:
         path = Path(folder) / "template.xlsx"
@@ -201,7 +201,7 @@ def _decisions(settings: Settings, file: BinaryIO, batch: str, sheet: str) -> di
 
 def _find(settings: Settings, payment_id: str) -> dict[str, Any] | None:
     """Look a payment up by its paymentId."""
-    from batchpay.workflows.find_payment import find_payment
+    from batchpay.workflows.earlier_payments import find_payment
 
     found = find_payment(payment_id, settings)
     return {"batch": found.earlier_batch, "place": found.earlier_place, "at": instant(found.at)} if found else None

@@ -24,8 +24,8 @@ from batchpay.web.acts import makers, page_settings
 from batchpay.web.task import ProgressWriter, Task, request_of
 from batchpay.web.words import unknown_batch
 from batchpay.workflows.requests import SendOptions, run_request
-from batchpay.workflows.resume import resume as workflow_resume
 from batchpay.workflows.run import on_one_core
+from batchpay.workflows.run import resume as workflow_resume
 from batchpay.workflows.submit import SubmitRequest
 from batchpay.workflows.submit import submit as workflow_submit
 

@@ -22,8 +22,7 @@ from batchpay.payment import ON_THE_WEB, Actor
 from batchpay.settings import Settings
 from batchpay.web import spool
 from batchpay.web.spool import MARKED, Row, WebStore
-from batchpay.workflows.file_request import FileRequest
-from batchpay.workflows.requests import CheckOptions, file_request
+from batchpay.workflows.requests import CheckOptions, FileRequest, file_request
 from batchpay.writing.atomic import PendingFile
 
 MAP_NAME = "the map made on the page"

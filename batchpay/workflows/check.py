@@ -1,7 +1,8 @@
 """Checking without submitting: what a file contains, and what a submission of it would do. Nothing is recorded.
 
-Two checks that a submission shares are here as well: which batch it continues, and whether there is anything to
-release.
+What a submission shares is here as well: which batch it continues, what would be sent now (so that a page, a plan and
+what is sent can't differ), and the alarm that another ledger paid the file: results where ours would go, of a batch
+that this ledger does not know.
 """
 
 from __future__ import annotations
@@ -14,32 +15,31 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from batchpay.approval.anomalies import CODES, Payment, Variance, payments_named
 from batchpay.approval.approvals import Policy
-from batchpay.approval.cash_flow import Schedule, with_cents
-from batchpay.approval.proposal import Proposal
+from batchpay.approval.cash_flow import Schedule, ToSendCount, grouped, with_cents
+from batchpay.approval.proposal import Origin, Proposal, ToSend, rules_json
 from batchpay.approval.sign_off import sign_off_lines
-from batchpay.errors import LedgerMissing, WrongUse
-from batchpay.gateway.origin import environment_of
+from batchpay.errors import FileRefused, LedgerMissing, SettingsNotUsable, WrongUse
+from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import ledger_if_any
-from batchpay.payment import Actor, State, Totals, added_up
+from batchpay.payment import Actor, Environment, State, Totals, added_up
 from batchpay.settings import GatewaySettings, Settings
 from batchpay.summary import Summary, note_if_outdated, summary_of_batch
 from batchpay.text import row_count, totals_json
 from batchpay.validation.check import valid_rows
 from batchpay.validation.verdict import Failure, Verdict
-from batchpay.workflows.checked_file import FileCheck
-from batchpay.workflows.decisions import Decisions
-from batchpay.workflows.file_check import CheckContext, check_file, open_file
-from batchpay.workflows.file_request import FileRequest
+from batchpay.workflows.earlier_payments import RejectedEarlier
+from batchpay.workflows.file_check import CheckContext, FileCheck, check_file, open_file
 from batchpay.workflows.move_gateway import notes_on_gateway, refuse_other_gateway
-from batchpay.workflows.paid_elsewhere import must_check_elsewhere, refuse_other_environment, refuse_paid_elsewhere
-from batchpay.workflows.proposal import propose, rows_to_send
+from batchpay.workflows.requests import Decisions, FileRequest
+from batchpay.writing.atomic import FileIdentity
+from batchpay.writing.place import first_row, standing
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
-    import polars as pl
-
     from batchpay.approval.plan import Plan
     from batchpay.gateway.accounts import Preflight
     from batchpay.ledger.records import BatchSummary
@@ -261,7 +261,7 @@ def _note_on_set_aside(ledger: Ledger | None, batch: BatchSummary | None) -> lis
     """Say that a submission may send more than is counted here: rows of which an answer says that it wasn't applied."""
     if ledger is None or batch is None:
         return []
-    from batchpay.workflows.still_due import rows_set_aside  # a check without a ledger does not need it
+    from batchpay.workflows.held_back import rows_set_aside  # a check without a ledger does not need it
 
     if not (rows := rows_set_aside(ledger, batch)):
         return []
@@ -341,3 +341,189 @@ def _first_requests(to_send: Iterator[pl.DataFrame], settings: GatewaySettings, 
         if len(bodies) >= count:
             break
     return bodies
+
+
+def refuse_paid_elsewhere(ledger: Ledger, results: Path | None, environment: Environment) -> None:
+    """Raise FileRefused if results are there that name, for this environment, a batch that this ledger does not know.
+
+    Results of an earlier version name no environment: they count for each. Those with a number count as well: results
+    of a rehearsal, or last month's of the same name, may have the name without one.
+    """
+    known: set[str] | None = None
+    for path in standing(results) if results is not None else ():
+        found = first_row(path, saved_anew=True) or {}
+        batch = found.get("batch")
+        if not batch or (found.get("environment") or environment) != environment:
+            continue
+        known = {one.batch for one in ledger.batches()} if known is None else known
+        if batch not in known:
+            raise FileRefused(
+                f"{path} has the results of batch {batch}, which this ledger does not know: another ledger may have "
+                "paid this file, or this one before it was restored from a backup. Check there first; if no row of it "
+                "was paid, submit with --paid-elsewhere-checked --reason TEXT"
+            )
+
+
+def must_check_elsewhere(known: BatchSummary | None, decisions: Decisions, *, releases: bool) -> bool:
+    """Return whether a submission checks who else may have paid: not if nothing is left to send or a person checked.
+
+    A batch that this ledger knows is checked as well: another ledger may have paid it since this one was stopped.
+    """
+    if decisions.paid_elsewhere_checked:
+        return False
+    if known is None:
+        return True
+    waits = known.by_state[State.PENDING].rows or releases
+    return bool(waits) and "paid_elsewhere_checked" not in known.options
+
+
+def refuse_moved(path: str, read: FileIdentity | None) -> None:
+    """Raise FileRefused if the file that was read is no longer at its path.
+
+    A run with another ledger may have paid and archived it meanwhile, and moved its results too.
+    """
+    if read is None:  # a stream
+        return
+    try:
+        found = Path(path).stat()
+    except OSError:
+        found = None
+    if found is None or (found.st_dev, found.st_ino) != (read.device, read.inode):
+        raise FileRefused(
+            f"{path} was moved or replaced while it was read: another run may have paid and archived it. If not, run "
+            "the command again"
+        )
+
+
+def refuse_other_environment(ledger: Ledger, settings: Settings) -> None:
+    """Raise SettingsNotUsable if the latest batch for this same gateway belongs to the other environment.
+
+    What was sent there as test is not a duplicate for live, nor the reverse: a mistyped `gateway.environment` would pay
+    everything once more.
+    """
+    if not settings.gateway.base_url:  # checking a file needs no gateway
+        return
+    named, environment = check_origin(settings.gateway.base_url), environment_of(settings.gateway)
+    others = [origin for other in Environment if other is not environment for origin in ledger.origins(other)]
+    if named not in map(check_origin, others):
+        return
+    latest = next(batch for batch in ledger.batches() if check_origin(batch.origin) == named)
+    if latest.environment is not environment:
+        raise SettingsNotUsable(
+            f"batch {latest.batch} was for {named} as a {latest.environment} gateway, and is now set to be a "
+            f"{environment} one (gateway.environment, BATCHPAY_ENVIRONMENT): what was paid there would be paid again. "
+            "If the gateway has changed and nothing in this file was paid: submit with --paid-elsewhere-checked "
+            "--reason TEXT"
+        )
+
+
+def propose(
+    ledger: Ledger | None,
+    request: FileRequest,
+    checked: FileCheck,
+    settings: Settings,
+    decisions: Decisions,
+    batch: BatchSummary | None,
+) -> tuple[Proposal, Schedule]:
+    """Count what would be sent now, and when it would move; `batch` is the one that would be continued, or None.
+
+    Of a batch, a row is rejected only if the ledger has it so: today's rules may fail one that was paid.
+    """
+    to_send, schedule = _to_send(ledger, request, checked, decisions, batch)
+    summary = checked.summary(request)
+    batch_total = to_send.new + to_send.released + (batch.sendable if batch else Totals())
+    proposal = Proposal(
+        digest=checked.digest,
+        file=summary.file,
+        sheet=checked.source.sheet,
+        column_map=checked.source.column_map,
+        origin=settings.gateway.base_url,
+        environment=str(environment_of(settings.gateway)),
+        total=summary.total,
+        valid=batch_total if batch else summary.valid,
+        rejected=batch.by_state[State.REJECTED] - to_send.released if batch else summary.of(State.REJECTED),
+        unreadable_amounts=checked.verdict.unreadable_amounts,
+        to_send=to_send,
+        warnings=dict(checked.verdict.warning_counts),
+        accepted_suggestions=dict(checked.verdict.accepted),
+        notes=tuple(checked.notes()),
+        not_checked=_not_checked(checked, settings) if to_send.total.rows else (),
+        rules=rules_json(request.rules),
+        again=decisions.again,
+        release=decisions.release,
+        reason=decisions.reason,
+        changed_accounts=tuple(checked.anomalies.lines_of("changed_account", checked.place)),
+        batch_total=batch_total,
+    )
+    return proposal, schedule
+
+
+def _not_checked(checked: FileCheck, settings: Settings) -> tuple[str, ...]:
+    """Name what a person might take for checked because no warning is about it."""
+    found = []
+    if not settings.policy.variance:
+        found.append("payees, accounts and amounts: policy.variance is off")
+    elif not checked.anomalies.compared:
+        found.append("payees, accounts and amounts: there are no earlier payments to compare them with")
+    if not checked.accounts.asked:
+        found.append("gateway accounts: the gateway was not asked about them")
+    return tuple(found)
+
+
+def _to_send(
+    ledger: Ledger | None,
+    request: FileRequest,
+    checked: FileCheck,
+    decisions: Decisions,
+    batch: BatchSummary | None,
+) -> tuple[ToSend, Schedule]:
+    if ledger is None or batch is None:
+        return checked.valid_to_send()
+    counted, schedule = ToSendCount(), Schedule(request.rules.as_of)
+    pending, amounts = _pending(ledger, batch)
+    released = _released(ledger, batch, decisions)
+    for frame in map(with_cents, valid_rows(checked.source, request.rules, checked.verdict)):
+        for origin, rows in ((Origin.PENDING, pending), (Origin.RELEASED, released)):
+            some = frame.filter(pl.col("_row").is_in(rows.implode()))
+            groups = grouped(some)
+            schedule.add(groups)
+            counted.add(origin, groups)
+            counted.note(origin, some["_row"])
+    held_back = amounts.filter(checked.verdict.rejected_mask(pending))
+    counted.hold_back(Totals(len(held_back), sum(held_back.to_list())))
+    return counted.finish(), schedule
+
+
+def rows_to_send(
+    ledger: Ledger | None,
+    request: FileRequest,
+    checked: FileCheck,
+    decisions: Decisions,
+    batch: BatchSummary | None,
+) -> Iterator[pl.DataFrame]:
+    """Yield the rows that would be sent now, in file order; arguments as for `propose`."""
+    frames = valid_rows(checked.source, request.rules, checked.verdict)
+    if ledger is None or batch is None:
+        yield from frames
+        return
+    pending, _ = _pending(ledger, batch)
+    waiting = pl.concat([pending, _released(ledger, batch, decisions)])
+    for frame in frames:
+        some = frame.filter(pl.col("_row").is_in(waiting.implode()))
+        if some.height:
+            yield some
+
+
+def _released(ledger: Ledger, batch: BatchSummary, decisions: Decisions) -> pl.Series:
+    """Return the numbers of the rejected rows that are to be released."""
+    return RejectedEarlier(ledger, batch).rows if decisions.release else pl.Series([], dtype=pl.UInt32)
+
+
+def _pending(ledger: Ledger, batch: BatchSummary) -> tuple[pl.Series, pl.Series]:
+    """Return the numbers and cents of the pending rows."""
+    rows: list[int] = []
+    amounts: list[int] = []
+    for columns in ledger.row_columns(batch.batch, [State.PENDING]):
+        rows += columns.rows
+        amounts += columns.amounts_cents
+    return pl.Series(rows, dtype=pl.UInt32), pl.Series(amounts, dtype=pl.Int64)

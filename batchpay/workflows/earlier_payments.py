@@ -1,11 +1,13 @@
 """What a file's rows have in common with earlier payments, and how it is reported: rows kept back, warnings, totals.
 
 Earlier payments are those of the same environment; `--allow-duplicates` lets a bill pass twice, never a paymentId.
+Rows of a known batch that an earlier call rejected stay rejected until a person releases them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -14,19 +16,94 @@ import polars as pl
 
 from batchpay.approval.anomalies import Variance
 from batchpay.approval.cash_flow import with_cents
+from batchpay.gateway.origin import environment_of
+from batchpay.ledger.columns import Earlier, Lookup
 from batchpay.ledger.contract import Ledger
+from batchpay.ledger.open import open_ledger
 from batchpay.payment import Environment, SamePayment, State, Totals, format_cents
-from batchpay.schemas.catalogue import ROW_SAME_PAYMENT
+from batchpay.schemas.catalogue import ROW_SAME_PAYMENT, suggesting_rules
+from batchpay.schemas.identity import folded
 from batchpay.schemas.options import RuleOptions
 from batchpay.settings import Settings
 from batchpay.text import money, place_of, row_count
 from batchpay.workflows.own_rejects import SENT
 
 if TYPE_CHECKING:
-    from batchpay.ledger.columns import Earlier
     from batchpay.ledger.records import BatchSummary
     from batchpay.workflows.held_back import HeldBack
-    from batchpay.workflows.rejected_earlier import RejectedEarlier
+
+REJECTED_BEFORE = ("row", "rejected_before")
+"""Column and code under which such a row stays rejected, though it passes today's rules."""
+
+
+def how_to_release(rules: RuleOptions) -> str:
+    """Return the options that send what is valid now: with those of this check, without which it may fail again."""
+    options = ["--release"]
+    if rules.allow_duplicates:
+        options.append("--allow-duplicates")
+    if rules.allow_open_ended:
+        options.append("--allow-open-ended")
+    if rules.normalize:
+        options.append("--normalize")
+    if rules.accept_suggestions:
+        is_all = rules.accept_suggestions == suggesting_rules()
+        options.append("--accept-suggestions" + ("" if is_all else f"={','.join(sorted(rules.accept_suggestions))}"))
+    if rules.as_of != datetime.now().astimezone().date():
+        options.append(f"--as-of {rules.as_of}")
+    return " ".join([*options, "--reason TEXT"])
+
+
+class RejectedEarlier:
+    """The rejected rows of a batch, as in the ledger."""
+
+    def __init__(self, ledger: Ledger, batch: BatchSummary) -> None:
+        self.ledger, self.batch = ledger, batch.batch
+        self.since = batch.registered_at
+        self._was_purged = batch.purged_at is not None
+        found = [(row.row, row.amount_cents, ", ".join(row.reasons)) for row in ledger.rejected(batch.batch)]
+        schema = {"_row": pl.UInt32, "_rejected_cents": pl.Int64, "_reasons": pl.String}
+        self._rows = pl.DataFrame(found, schema=schema, orient="row")
+
+    @property
+    def rows(self) -> pl.Series:
+        """Return their numbers, in file order."""
+        return self._rows["_row"]
+
+    def among(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return those of these rows that were rejected, in their order."""
+        return frame.join(self._rows.select("_row"), on="_row", how="semi", maintain_order="left")
+
+    def days_until(self, now: datetime, days: int) -> int:
+        """Return how far back earlier payments are looked up: to `days` before the batch was registered."""
+        return days + max(0, (now - self.since).days + 1)
+
+    def releasable(self, rows: pl.Series, cents: pl.Series) -> tuple[pl.Series, Totals]:
+        """Return which of these rows, all rejected earlier and valid now, could be released, and their totals.
+
+        A row whose amount differs from when it was rejected is another payment: it can't be released. Nor can one of a
+        batch that was purged.
+        """
+        stored = pl.DataFrame({"_row": rows}).join(self._rows, on="_row", how="left", maintain_order="left")
+        same = (stored["_rejected_cents"] == cents) & (not self._was_purged)
+        return same, Totals(int(same.sum()), int(cents.filter(same).sum()))
+
+    def failures(self, rows: pl.Series) -> dict[int, tuple[str, str, str]]:
+        """Return for rows that are not released why they are not sent: column, code and message."""
+        reasons = pl.DataFrame({"_row": rows}).join(self._rows, on="_row", how="left", maintain_order="left")
+        return {
+            row: (*REJECTED_BEFORE, f"an earlier submission rejected this row ({why}), and nobody has released it")
+            for row, why in reasons.select("_row", "_reasons").iter_rows()
+        }
+
+
+def days_back(frame: pl.DataFrame, days: int, rejected: RejectedEarlier | None) -> Iterator[tuple[pl.DataFrame, int]]:
+    """Yield rows and how far back they are compared: those rejected earlier, to before their registration."""
+    if rejected is None:
+        yield frame, days
+        return
+    yield frame.filter(~pl.col("_row").is_in(rejected.rows.implode())), days
+    yield rejected.among(frame), rejected.days_until(datetime.now(UTC), days)
+
 
 LISTED_MAX = 1000
 """This many of the duplicates that were let through are listed; all are counted."""
@@ -233,8 +310,10 @@ class EarlierPayments:
 
 def _unfinished(ledger: Ledger, name: str, settings: Settings) -> _Unfinished:
     """Find which rows of an earlier batch wait, are held back, or are in doubt."""
-    from batchpay.workflows.held_back import find_held_back  # few files repeat an earlier batch
-    from batchpay.workflows.still_due import fails_today
+    from batchpay.workflows.held_back import (
+        fails_today,
+        find_held_back,  # few files repeat an earlier batch
+    )
 
     batch = ledger.find(name)
     waiting, only_there = batch.by_state[State.PENDING], _rows_in(ledger, batch, State.PENDING)
@@ -259,3 +338,23 @@ def _counted(totals: Totals) -> str:
 
 def _day(moment: datetime) -> str:
     return f"{moment.astimezone():%m/%d/%Y}"
+
+
+_DIGEST_BYTES = 16
+_NO_BILL = bytes(_DIGEST_BYTES)
+
+
+def find_payment(payment_id: str, settings: Settings) -> Earlier | None:
+    """Return the latest row of this environment with a paymentId that was sent, waits or is in doubt; None if none."""
+    (text,) = folded(pl.Series([payment_id]))
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        lookup = Lookup(
+            rows=[1],
+            fingerprints=[_NO_BILL],
+            payment_ids=ledger.digest("payment id", [text], _DIGEST_BYTES),
+            with_invoice=[False],
+            older_fingerprints=[_NO_BILL],
+            older_payment_ids=ledger.digest("payment id", [payment_id], _DIGEST_BYTES),
+        )
+        found = ledger.earlier(lookup, environment_of(settings.gateway), days=0, now=datetime.now(UTC))
+    return found[0] if found else None

@@ -1,50 +1,237 @@
 """One check of a payment file: its rules, its control totals, the ledger's earlier batches, the gateway's accounts.
 
+A check, a dry run and a submission all use this, so that a plan says what its submission finds.
 Nothing is registered or sent here. Files are read whole before anything found in them is acted on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from batchpay.approval.all_new import AllNew
-from batchpay.approval.anomalies import Variance
-from batchpay.approval.cash_flow import with_cents
-from batchpay.errors import BatchpayError, CheckFailed, FileRefused
+from batchpay.approval.anomalies import Anomalies, Variance, payments_named, variances
+from batchpay.approval.cash_flow import AllNew, Schedule, flow_of, with_cents
+from batchpay.approval.proposal import ToSend
+from batchpay.errors import BatchpayError, CheckFailed, FileRefused, RunStopped
 from batchpay.gateway.origin import environment_of
 from batchpay.intake.control_totals import require_whole, stated_totals
 from batchpay.intake.source import Source, open_source
 from batchpay.ledger.contract import Ledger
-from batchpay.payment import Environment, State, format_cents
+from batchpay.payment import Environment, State, Totals, format_cents
 from batchpay.schemas.checks import as_date, cents_of_plain
 from batchpay.schemas.columns import CASH_FLOW
+from batchpay.schemas.options import RuleOptions
 from batchpay.settings import Settings
+from batchpay.summary import Summary
+from batchpay.text import money, place_of, row_count
 from batchpay.validation.check import RowCheck, valid_rows
 from batchpay.validation.chunk_result import ChunkResult
 from batchpay.validation.duplicates import FrameSpool, merged
 from batchpay.validation.verdict import Verdict
-from batchpay.workflows.checked_file import FileCheck
-from batchpay.workflows.decisions import Decisions, refuse_account_number
-from batchpay.workflows.earlier_payments import EarlierPayments
-from batchpay.workflows.file_request import FileRequest
-from batchpay.workflows.gateway_accounts import ask_gateway
+from batchpay.workflows.earlier_payments import EarlierPayments, RejectedEarlier, days_back, how_to_release
 from batchpay.workflows.own_rejects import OwnRejects, is_of_no_submission, without_payments
-from batchpay.workflows.payee_check import PayeeCheck, payee_check, with_names
-from batchpay.workflows.rejected_earlier import RejectedEarlier, days_back
+from batchpay.workflows.requests import Decisions, FileRequest, refuse_account_number
+from batchpay.writing.atomic import FileIdentity, ReadFiles
 from batchpay.writing.process_memory import in_plain_words
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
     from batchpay.gateway.accounts import Preflight
-    from batchpay.intake.maps.mapping import Mapping
+    from batchpay.intake.maps.mapping import Mapping as ColumnMap
+    from batchpay.ledger.records import BatchSummary
     from batchpay.registration.digests import Content
     from batchpay.validation.rejects import Rejects
+
+
+@dataclass(frozen=True, slots=True)
+class PayeeCheck:
+    """Earlier payments of an environment, to compare payees, accounts and amounts with."""
+
+    history: Ledger
+    environment: Environment
+    exclude_digest: bytes | None
+    """A content whose own payments don't count: a batch that is continued must not find itself.
+
+    None if it is paid once more: whoever was paid by it before is not a new payee.
+    """
+
+    def unusual(self, frame: pl.DataFrame, but: Collection[int]) -> list[Variance]:
+        """Find what is unusual about rows that passed, except those of `but`."""
+        from batchpay.registration.digests import payee_columns  # only where there are earlier payments
+
+        columns = payee_columns(self.history, frame)
+        found = variances(self.history, columns, self.environment, exclude_digest=self.exclude_digest)
+        return [one for one in found if one.row not in but]
+
+
+def payee_check(
+    history: Ledger | None, environment: Environment, digest: bytes, again: BatchSummary | None, *, others: bool
+) -> PayeeCheck | None:
+    """Return the payments that payees are compared with; None if there are none: then every payee would be new.
+
+    `again` is the batch of this content that is paid once more, `others` whether there are batches of other contents.
+    """
+    if history is None or not (others or (again is not None and again.by_state[State.ACCEPTED].rows)):
+        return None
+    return PayeeCheck(history, environment, None if again else digest)
+
+
+def with_names(anomalies: Anomalies, unusual: list[Variance], frame: pl.DataFrame) -> list[Variance]:
+    """Count what is unusual about a chunk of rows, and for the first ones add which payee and payment it concerns."""
+    for code in {one.code for one in unusual}:
+        anomalies.add_up(code, flow_of(frame, [one.row for one in unusual if one.code == code]))
+    named = anomalies.to_name(unusual)
+    return anomalies.add(unusual, payments_named(frame, [one.row for one in named]))
+
+
+_REFUSED = {
+    "unknown": "the gateway has no account with this id, look the id up (batchpay gateway list)",
+    "not_echeck": "this gateway account is for cards, name one for bank payments (batchpay gateway list)",
+}
+"""What a person is shown for a row whose gatewayId the gateway refuses, by code."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountsAnswer:
+    """Whether the gateway was asked about a file's accounts, and what was found."""
+
+    asked: bool = False
+    """Whether the gateway answered for every account named in rows that passed the rules."""
+    failures: Mapping[int, tuple[str, str, str]] = field(default_factory=dict)
+    """Rows whose account does not exist or takes no bank payments: column, code, message."""
+    problem: RunStopped | None = None
+    """Why the gateway could not be asked, if it was to be."""
+
+
+def ask_gateway(gateway_ids: Iterable[str], rows: Iterable[pl.DataFrame], preflight: Preflight) -> AccountsAnswer:
+    """Find rows whose gateway account does not exist or takes no bank payments; `rows` are those that passed.
+
+    If the gateway can't be asked, nothing is refused here: a run asks again, and sends nothing without an answer.
+    """
+    try:
+        codes = preflight.refused(sorted(gateway_ids))
+    except RunStopped as error:
+        return AccountsAnswer(problem=error)
+    failures: dict[int, tuple[str, str, str]] = {}
+    for frame in rows if codes else ():
+        wrong = frame.filter(pl.col("gatewayId").is_in(list(codes)))
+        for row, gateway_id in wrong.select("_row", "gatewayId").iter_rows():
+            failures[row] = ("gatewayId", codes[gateway_id], _REFUSED[codes[gateway_id]])
+    return AccountsAnswer(True, failures)
+
+
+@dataclass(slots=True)
+class FileCheck:
+    """A file that was read whole, and all that was found in it."""
+
+    source: Source
+    verdict: Verdict
+    started_at: datetime
+    digest: bytes = b""
+    known: BatchSummary | None = None
+    """The batch that this content already is."""
+    batch: BatchSummary | None = None
+    """The batch that a submission continues; None if it registers a new one."""
+    nothing_to_send: bool = False
+    """Whether the batch has no row that waits, and none is to be released."""
+    releasable: Totals = Totals()
+    """Rows that an earlier call rejected and that are valid now, as far as was checked: what a release adds."""
+    registration_count_seen: int = 0
+    """Ledger.registration_count() before the file was read."""
+    late_failures: dict[int, tuple[str, str, str]] = field(default_factory=dict)
+    """Rows that an earlier batch has or whose account the gateway refuses: column, code, message."""
+    earlier: EarlierPayments = field(default_factory=EarlierPayments)
+    """What the rows have in common with earlier payments."""
+    rejected: list[pl.DataFrame] = field(default_factory=list)
+    """Why rows were rejected (ChunkResult.rejected), if a ledger is to record it."""
+    gateway_ids: set[str] = field(default_factory=set)
+    """Gateway accounts named in rows that passed the rules."""
+    accounts: AccountsAnswer = AccountsAnswer()
+    """What the gateway said of those accounts, if it was asked."""
+    first_start: date | None = None
+    """The first day on which a recurring payment starts, of the rows that passed the rules."""
+    largest_cents: int = 0
+    """The largest amount of these rows."""
+    variances: list[Variance] = field(default_factory=list)
+    """What is unusual by the ledger's history and the options let pass: changed accounts first, new payees last."""
+    lines: dict[int, int] = field(default_factory=dict)
+    """Where the rows that warnings name are in the file: a CSV's line or a sheet's row, by data row."""
+    anomalies: Anomalies = field(default_factory=Anomalies)
+    """What is unusual, counted and added up, if it was checked (policy.variance)."""
+    rejects: Path | None = None
+    """Where rejected rows were written, if there were any."""
+    left_rejects: list[str] = field(default_factory=list)
+    """Which rejects of the same name were left as they are, in words."""
+    control: FileIdentity | None = None
+    """The control file that the totals were compared with."""
+    released: bool = False
+    """Whether a person has released rows that an earlier call rejected: then they pass."""
+    all_new: AllNew | None = None
+    """The valid rows as something to send, counted as they passed; only if requested."""
+
+    def summary(self, request: FileRequest) -> Summary:
+        """Return rows and cents by what would become of them."""
+        verdict = self.verdict
+        notes = self.notes()
+        if self.releasable.rows and not self.released:
+            notes.append(self._release_note(request.rules))
+        notes += self.left_rejects
+        return Summary(
+            file=self.source.name,
+            total=verdict.total,
+            by_state={State.PENDING: verdict.valid, State.REJECTED: verdict.rejected},
+            warnings=verdict.warnings,
+            rejects=str(self.rejects) if self.rejects else None,
+            started_at=self.started_at,
+            finished_at=datetime.now(UTC),
+            by_direction=verdict.by_direction,
+            apart={State.PENDING: verdict.by_direction},
+            notes=notes,
+            read=ReadFiles(self.source.identity, self.control) if self.source.identity else None,
+            allowed_duplicates=self.earlier.allowed_json(),
+            checked_only=True,
+        )
+
+    def notes(self) -> list[str]:
+        """Return what a person should know of the file and what would be sent of it: a plan is compared with these."""
+        notes = [*self.source.notes, *self.source.examples.notes()]
+        if self.source.end.total_cents is not None:
+            notes.append(self.source.end.note(self.source.line_word))
+        if self.source.counting is not None and self.source.counting.note is not None:
+            notes.append(self.source.counting.note)
+        if unreadable := self.verdict.unreadable_amounts:
+            notes.append(f"in {row_count(unreadable)} the amount can't be read: it is not included in any total")
+        notes += filter(None, [self.verdict.note_on_cells(), self.verdict.note_on_zeros()])
+        if not self.verdict.rows:
+            notes.append("the file has a header and no rows: nothing to do")
+        return notes + self.earlier.notes(self.verdict.rows)
+
+    def _release_note(self, rules: RuleOptions) -> str:
+        """Describe what a release would do; without the gateway's answer on the accounts, sending is not certain."""
+        count, is_one = row_count(self.releasable.rows), self.releasable.rows == 1
+        found = f"{count}, {money(self.releasable.cents)}, that an earlier submission rejected"
+        if self.accounts.asked:
+            return f"{found} {'is' if is_one else 'are'} valid now: submit {how_to_release(rules)} sends them"
+        passes = "passes" if is_one else "pass"
+        return (
+            f"{found} {passes} the rules now: submit {how_to_release(rules)} would check them again, accounts as well"
+        )
+
+    def place(self, row: int) -> str:
+        """Return a row's place as the person finds it: `line 5` of a CSV, `row 5` of a sheet."""
+        return place_of(self.source.line_word, row, self.lines.get(row))
+
+    def valid_to_send(self) -> tuple[ToSend, Schedule]:
+        """Count the valid rows as all new, and show what they would move, and when; called once."""
+        assert self.all_new is not None, "it was asked for (CheckContext.wants_schedule)"
+        return self.all_new.finish(self.verdict.passed.arg_true() + 1)
+
 
 _WARNING_ORDER = ("same_payment", "changed_account", "unusual_amount", "new_payee")
 """Which warnings from the ledger's history are reported first."""
@@ -155,7 +342,7 @@ def _check_file(source: Source, request: FileRequest, context: CheckContext) -> 
     return checked
 
 
-def _load_map(path: str) -> Mapping:
+def _load_map(path: str) -> ColumnMap:
     from batchpay.intake.maps.mapping import load_mapping  # few files have a map
 
     return load_mapping(path)

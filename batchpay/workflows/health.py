@@ -22,8 +22,7 @@ from batchpay.operations.ledger_state import LedgerState, read_ledger_state
 from batchpay.payment import Environment, State
 from batchpay.settings import Settings
 from batchpay.text import counted
-from batchpay.workflows.held_back import find_held_back
-from batchpay.workflows.still_due import fails_today, is_stale, paid_elsewhere, rows_set_aside
+from batchpay.workflows.held_back import fails_today, find_held_back, is_stale, paid_elsewhere, rows_set_aside
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,93 @@
-"""What a call requests, built from its options and the settings: the same for every entrance."""
+"""What a call requests, built from its options and the settings, and what a person decided: for every entrance.
+
+Commands load it before they know what they need: what reads files or opens a socket is loaded where it is used.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
+import os
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchpay.errors import SettingsNotUsable, WrongUse
-from batchpay.payment import parse_cents
+from batchpay.errors import CredentialsNotUsable, SettingsNotUsable, WrongUse
 from batchpay.settings import Settings
-from batchpay.text import counted
+from batchpay.text import counted, place_of
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # few files have a map
     from batchpay.gateway.accounts import Preflight
     from batchpay.gateway.credentials import Credentials
-    from batchpay.workflows.file_request import FileRequest
+    from batchpay.gateway.payments import ConnectionReport
+    from batchpay.intake.maps.mapping import Mapping
+    from batchpay.intake.source import Source
+    from batchpay.schemas.options import RuleOptions
+    from batchpay.validation.rejects import Rejects
     from batchpay.workflows.run import ProcessOwner, RunRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """What a person decided in this call, and why; no file and no variable can request it."""
+
+    again: bool = False
+    """Pay the same content once more."""
+    release: bool = False
+    """Send rows of this batch that were rejected earlier and are valid now."""
+    paid_elsewhere_checked: bool = False
+    """A person has checked: neither another ledger nor the other environment paid this file, despite the signs."""
+    reason: str | None = None
+
+    @property
+    def again_reason(self) -> str | None:
+        """Return why the same content is paid once more, or None if it is not."""
+        return self.reason if self.again else None
+
+
+def refuse_account_number(reason: str | None, source: Source, rules: RuleOptions) -> None:
+    """Raise WrongUse if a reason contains an account number of the file: the ledger keeps it, and nothing erases it."""
+    if reason is None:
+        return
+    import polars as pl  # few calls have a reason
+
+    from batchpay.reconciliation.resolution import long_numbers
+    from batchpay.validation.check import all_rows
+
+    numbers = long_numbers(reason)
+    digits = pl.col("achAccountNumber").str.replace_all("-", "", literal=True)
+    for rows in all_rows(source, rules) if numbers else ():
+        for row, line in rows.filter(digits.is_in(numbers)).select("_row", "_line").head(1).iter_rows():
+            place = place_of(source.line_word, row, line)
+            raise WrongUse(f"the reason contains the account number of {place}; write its last four digits only")
+
+
+@dataclass(frozen=True, slots=True)
+class FileRequest:
+    """One payment file, how it is read, and what it is compared with."""
+
+    path: str
+    rules: RuleOptions
+    rejects: Path | None = None
+    format: str | None = None
+    encoding: str | None = None
+    sheet: str | None = None
+    include_hidden: bool = False
+    map_file: str | None = None
+    mapping: Mapping | None = None
+    """A map that was already read, instead of one in a file."""
+    expect_rows: int | None = None
+    expect_cents: int | None = None
+    max_errors: int = 1000
+    name: str | None = None
+    """The person's name for the file, if its path differs: it is shown, recorded, and determines the format."""
+    sinks: tuple[Callable[[Source], Rejects], ...] = ()
+    """What takes the rejected rows besides the rejects file; each is started over if the reading is."""
+    watch: Callable[[int], None] | None = None
+    """Called from time to time with the number of rows read; what it raises ends the check."""
+
 
 EVERY_RULE = "all"
 """As `CheckOptions.accept_suggestions`: the suggestions of every rule."""
@@ -60,21 +130,10 @@ class SendOptions:
     """Whether the gateway's connection and accounts are checked first."""
 
 
-def max_amount_cents(settings: Settings) -> int | None:
-    """Return the highest amount of a payment; None if there is no limit. Raises SettingsNotUsable."""
-    if not settings.limits.max_amount:
-        return None
-    cents = parse_cents(settings.limits.max_amount)
-    if cents is None:
-        raise SettingsNotUsable("limits.max_amount must be an amount like 12345.67")
-    return None if "amount.limit" in settings.policy.rules_off else cents
-
-
 def file_request(path: str, rejects: Path | None, options: CheckOptions, settings: Settings) -> FileRequest:
     """Return how a file is read and what its rows are checked against; raises SettingsNotUsable, WrongUse."""
     from batchpay.schemas.catalogue import check_rules_off
     from batchpay.schemas.options import RuleOptions
-    from batchpay.workflows.file_request import FileRequest
 
     rules = RuleOptions(
         as_of=options.as_of or datetime.datetime.now().astimezone().date(),
@@ -85,7 +144,7 @@ def file_request(path: str, rejects: Path | None, options: CheckOptions, setting
         allow_open_ended=options.allow_open_ended,
         require_agreement=settings.policy.require_agreement,
         past_start=settings.policy.refuses_past_start,
-        max_amount_cents=max_amount_cents(settings),
+        max_amount_cents=settings.max_amount_cents,
         account_hyphens=settings.rules.account_hyphens,
         check_letters=settings.rules.check_letters,
         rules_off=frozenset(settings.policy.rules_off),
@@ -162,7 +221,6 @@ def preflight_of(settings: Settings) -> Preflight:
 def _credentials(settings: Settings) -> Credentials:
     """Load the key for an origin that money may be sent to, and for no other."""
     from batchpay.gateway.origin import check_origin
-    from batchpay.workflows.connection import credentials_of
 
     check_origin(settings.gateway.base_url)
     return credentials_of(settings)
@@ -184,3 +242,49 @@ def moves_real_money(settings: Settings) -> bool:
     from batchpay.gateway.origin import check_origin
 
     return not check_origin(settings.gateway.base_url).is_loopback
+
+
+def credentials_of(settings: Settings) -> Credentials:
+    """Find the gateway's id and key; raises CredentialsNotUsable, also if a file of the ledger would be sent as one."""
+    from batchpay.gateway.credentials import API_KEY_FILE_VARIABLE, load_credentials
+    from batchpay.ledger.open import own_files
+
+    if named := os.environ.get(API_KEY_FILE_VARIABLE):
+        for path, what in own_files(settings.ledger).items():
+            if os.path.realpath(path) == os.path.realpath(named):
+                raise CredentialsNotUsable(
+                    f"{API_KEY_FILE_VARIABLE} names {what}, {path}: the gateway would be sent it"
+                )
+    return load_credentials(settings.gateway)
+
+
+def test_gateway(settings: Settings) -> ConnectionReport:
+    """Send an empty request to the gateway's connection test; raises SettingsNotUsable, CredentialsNotUsable."""
+    from batchpay.gateway.origin import check_origin
+    from batchpay.gateway.payments import PaymentsClient
+
+    check_origin(settings.gateway.base_url)
+    with closing(PaymentsClient(settings.gateway, credentials_of(settings))) as client:
+        return client.test_connection()
+
+
+def protected_files(settings: Settings, settings_file: Path | None) -> dict[Path, str]:
+    """Return the files that no output may replace, whether or not they exist yet, with what each is."""
+    from batchpay.gateway.credentials import API_KEY_FILE_VARIABLE
+    from batchpay.ledger.open import own_files
+    from batchpay.operations.health import last_call_path
+
+    files = own_files(settings.ledger)
+    for ledger in [path for path, what in files.items() if what == "the ledger"]:
+        files[last_call_path(ledger)] = "the record of the last call"
+    for named, what in (
+        (os.environ.get(API_KEY_FILE_VARIABLE), "the API key's file"),
+        (settings.gateway.ca_bundle, "the certificates"),
+        (settings.gateway.client_cert, "the client certificate"),
+        (settings.gateway.client_key, "its private key"),
+    ):
+        if named:
+            files[Path(named)] = what
+    if settings_file is not None:
+        files[settings_file] = "the settings file"
+    return files

@@ -1,4 +1,4 @@
-"""Rows in doubt: list them, and settle what a named person decides about them, all or nothing."""
+"""Rows in doubt: list them, and settle what a named person decides about them, all or nothing; cancel pending ones."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from batchpay.errors import BatchHeld, FileRefused, WrongUse
+from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary, Decision, LedgerRow
 from batchpay.payment import Actor, State, Totals
-from batchpay.reconciliation.references import refused_reference
 from batchpay.reconciliation.resolution import (
     DECISIONS,
     Doubt,
@@ -26,6 +26,7 @@ from batchpay.reconciliation.resolution import (
     take_over,
     write_sheet,
 )
+from batchpay.reconciliation.statement import refused_reference
 from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
 from batchpay.writing.atomic import Stream
@@ -192,3 +193,31 @@ def _record(
     if hosts_are_gone:
         ledger.say_hosts_gone(batch, who, signature.reason)
     ledger.resolve(batch, proposal.decisions, who, reason_with_notes(signature.reason, notes))
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """What a call cancelled, and what the batch is now."""
+
+    totals: Totals
+    summary: Summary
+
+
+def cancel(
+    reference: str, rows: Sequence[int] | None, signature: Signature, settings: Settings, actor: Actor
+) -> Cancelled:
+    """Reject pending rows, all of a batch without `rows`, all or none of them; `submit --release` reverts it.
+
+    Raises WrongUse if one of the rows is not pending, or none is, and BatchHeld while a run holds the batch.
+    """
+    with closing(open_ledger(settings.ledger)) as ledger:
+        found = ledger.find(reference, environment_of(settings.gateway))
+        with ledger.lock(found.digest):
+            before = ledger.find(found.batch).by_state[State.PENDING]
+            if rows is None and not before.rows:
+                raise WrongUse(f"batch {found.batch} has no pending rows; nothing was cancelled")
+            who = signature.recorded(actor, list(ledger.rows(found.batch, [State.PENDING])))
+            ledger.cancel(found.batch, rows, who, signature.reason)
+        found = ledger.find(found.batch)
+        after = found.by_state[State.PENDING]
+    return Cancelled(Totals(before.rows - after.rows, before.cents - after.cents), summary_of_batch(found))

@@ -1,10 +1,13 @@
-"""The status of batches: all of them, or one."""
+"""The status of batches, a batch's results and its page, all read from the ledger; nothing is sent."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
 
-from batchpay.errors import LedgerNotUsable, once_sent
+from batchpay.errors import LedgerNotUsable, WrongUse, once_sent
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.hosts import HostRun
@@ -12,8 +15,12 @@ from batchpay.ledger.open import ledger_if_any, open_ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.operations.ledger_state import BatchDoubts
 from batchpay.payment import Environment, Totals
+from batchpay.reports.page import write_batch_page
+from batchpay.reports.results import write_results
 from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
+from batchpay.text import local_time
+from batchpay.writing.atomic import Stream
 
 
 def batch_status(reference: str, settings: Settings) -> Summary:
@@ -61,3 +68,34 @@ def all_batches(settings: Settings) -> list[Summary]:
     """Return every batch's summary, the latest first."""
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         return [summary_of_batch(found) for found in ledger.batches()]
+
+
+OutputPath = Callable[[BatchSummary], Path | Stream]
+"""Where a file about a batch goes; raises if it can't be written."""
+
+
+def results_again(reference: str | None, output_path: OutputPath, settings: Settings) -> Summary:
+    """Write a batch's results file once more: the latest batch if none is named. Returns its summary."""
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        found = _with_details(ledger.find(reference))
+        path = write_results(ledger, found, output_path(found))
+    return summary_of_batch(replace(found, results=str(path)))
+
+
+def batch_page(reference: str | None, output_path: OutputPath, settings: Settings) -> tuple[Summary, Path]:
+    """Write a page about a batch: the latest one if none is named. Returns its summary, and where the page is."""
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        found = _with_details(ledger.find(reference))
+        path = output_path(found)
+        write_batch_page(ledger, found, path)
+    return summary_of_batch(found), Path(str(path))
+
+
+def _with_details(batch: BatchSummary) -> BatchSummary:
+    """Refuse a batch whose names the ledger no longer has: the file written in time must not be replaced."""
+    if batch.purged_at is not None:
+        raise WrongUse(
+            f"the ledger no longer has names, details and messages of batch {batch.batch}; they were purged"
+            f" {local_time(batch.purged_at)}; what is left: batchpay status, batchpay reconcile"
+        )
+    return batch

@@ -1,7 +1,8 @@
 """The order of the steps: check, register, run. Checking is validation's, sending is sending's.
 
 Whatever ends a step early leaves the ledger in a state from which the same command continues. Nothing is registered
-before the whole file was checked, and nothing is sent before the whole batch is registered.
+before the whole file was checked, and nothing is sent before the whole batch is registered. A payment file leaves the
+inbox when nothing of it waits to be sent or written.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import polars as pl
 
 from batchpay.approval.approvals import Policy
 from batchpay.approval.plan import Plan, PlanText
-from batchpay.errors import BatchpayError, FileOvertaken, FileRefused
+from batchpay.errors import BatchpayError, FileOvertaken, FileRefused, NotUsable
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.origin import environment_of, is_rehearsal
 from batchpay.intake.source import Source
@@ -26,6 +27,7 @@ from batchpay.ledger.columns import PaymentColumns
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary, NewBatch, SignOff
+from batchpay.operations.archive import archive
 from batchpay.operations.logs import log
 from batchpay.payment import Actor, State, Totals
 from batchpay.registration.digests import payment_columns, rejected_columns
@@ -36,23 +38,21 @@ from batchpay.text import row_count
 from batchpay.validation.check import all_rows, valid_rows
 from batchpay.validation.verdict import Verdict
 from batchpay.workflows.approve import LetThrough, let_through
-from batchpay.workflows.check import batch_to_continue, refuse_release_of_nothing
-from batchpay.workflows.checked_file import FileCheck
-from batchpay.workflows.decisions import Decisions
-from batchpay.workflows.file_check import CheckContext, check_file, one_fault_one_file, open_file
-from batchpay.workflows.file_request import FileRequest
-from batchpay.workflows.held_back import Fails
-from batchpay.workflows.move_gateway import notes_on_gateway
-from batchpay.workflows.paid_elsewhere import (
+from batchpay.workflows.check import (
+    batch_to_continue,
     must_check_elsewhere,
+    propose,
     refuse_moved,
     refuse_other_environment,
     refuse_paid_elsewhere,
+    refuse_release_of_nothing,
 )
-from batchpay.workflows.proposal import propose
-from batchpay.workflows.rejected_earlier import RejectedEarlier
+from batchpay.workflows.earlier_payments import RejectedEarlier
+from batchpay.workflows.file_check import CheckContext, FileCheck, check_file, one_fault_one_file, open_file
+from batchpay.workflows.held_back import Fails, repeated
+from batchpay.workflows.move_gateway import notes_on_gateway
+from batchpay.workflows.requests import Decisions, FileRequest
 from batchpay.workflows.status import add_in_doubt_elsewhere
-from batchpay.workflows.still_due import repeated
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
     from batchpay.workflows.run import Progress, RunRequest
@@ -303,3 +303,20 @@ def _with_accounts(refusal: FileRefused, checked: FileCheck) -> BatchpayError:
             "with --preflight leaves them out)"
         )
     return refusal
+
+
+def archive_finished(path: str, folder: str, summary: Summary) -> None:
+    """Move a file whose rows are all settled or wait for a person, and note it; the payments are made either way.
+
+    A file whose results could not be written stays: the next call writes them, and would not otherwise process it.
+    """
+    if summary.read is None or summary.of(State.PENDING).rows or summary.of(State.SENDING).rows:
+        return
+    if summary.results_missing:
+        return
+    try:
+        archived = archive(path, folder, summary.read)
+        left = f"{path} is not archived: the file there now is not the file that was read"
+        summary.notes.append(f"archived as {archived}" if archived else left)
+    except NotUsable as error:
+        summary.stopped = "; ".join(filter(None, (summary.stopped, str(error))))

@@ -9,8 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from batchpay.approval.proposal import Proposal, rules_json
-from batchpay.approval.to_send import ToSend
+from batchpay.approval.proposal import Proposal, ToSend, rules_json
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor, Totals

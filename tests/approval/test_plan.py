@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from batchpay.approval.plan import Plan, PlanText, _code
-from batchpay.approval.proposal import Proposal, differences, rules_json
-from batchpay.approval.to_send import ToSend
+from batchpay.approval.proposal import Proposal, ToSend, differences, rules_json
 from batchpay.errors import FileRefused
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import Totals

@@ -11,9 +11,8 @@ import pytest
 
 from batchpay.approval.cash_flow import Schedule
 from batchpay.approval.plan import Plan
-from batchpay.approval.proposal import Proposal
+from batchpay.approval.proposal import Proposal, ToSend
 from batchpay.approval.sign_off import plan_lines, sign_off_lines
-from batchpay.approval.to_send import ToSend
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import Totals
 from tests.approval.proposals import ANN, PROPOSAL, TO_SEND, ledger_in_folder, proposal

@@ -8,11 +8,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from batchpay.approval import all_new
-from batchpay.approval.all_new import AllNew
-from batchpay.approval.cash_flow import grouped, with_cents
-from batchpay.approval.to_send import Origin, ToSend
-from batchpay.approval.to_send_count import ToSendCount
+from batchpay.approval import cash_flow
+from batchpay.approval.cash_flow import AllNew, ToSendCount, grouped, with_cents
+from batchpay.approval.proposal import Origin, ToSend
 from batchpay.errors import BatchpayError
 from batchpay.payment import Totals
 from batchpay.schemas.columns import RECURRENCE
@@ -60,7 +58,7 @@ def test_the_size_of_the_chunks_does_not_matter() -> None:
 
 def test_new_rows_are_counted_as_any_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """The approver's figures and rows are those of the submission. What waits to be counted does not pile up."""
-    monkeypatch.setattr(all_new, "_GROUPS_AT_ONCE", 3)
+    monkeypatch.setattr(cash_flow, "_GROUPS_AT_ONCE", 3)
     new = AllNew(date(2026, 11, 23))
     for row in (ONE, TWO, THREE):
         assert new._waiting_groups < 3

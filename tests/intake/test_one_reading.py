@@ -30,7 +30,7 @@ from batchpay.schemas.options import RuleOptions
 from batchpay.settings import GatewaySettings, LedgerSettings, Secret, Settings
 from batchpay.validation.check import all_rows
 from batchpay.workflows import submit as flow
-from batchpay.workflows.file_request import FileRequest
+from batchpay.workflows.requests import FileRequest
 from batchpay.workflows.run import RunRequest
 from tests.support.payment_files import HEADER, csv_text, line, workbook, write
 

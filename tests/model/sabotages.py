@@ -44,11 +44,11 @@ DEFECTS = (
                 'rejected.failures(right["_row"].filter(~same) if checked.released else right["_row"])',
                 'rejected.failures(right["_row"].filter(~same))',
             ),
-            ("workflows/submit.py", "if decisions.release and checked.releasable.rows:", "if checked.releasable.rows:"),
+            ("workflows/submit.py", "        if releases:\n", "        if checked.releasable.rows:\n"),
             (
                 "workflows/submit.py",
-                '        decisions.reason or "",\n',
-                '        decisions.reason or "the rules changed",\n',
+                '            self._decisions.reason or "",\n',
+                '            self._decisions.reason or "the rules changed",\n',
             ),
         ),
     ),
@@ -66,7 +66,7 @@ DEFECTS = (
     Defect(
         "A1 released rows are compared within the usual days only",
         "release_race:0:1:0",
-        (("workflows/rejected_earlier.py", "return days + max(0, (now - self.since).days + 1)", "return days"),),
+        (("workflows/earlier_payments.py", "return days + max(0, (now - self.since).days + 1)", "return days"),),
     ),
     Defect(
         "A2 pending rows that fail today's rules are sent",
@@ -76,14 +76,14 @@ DEFECTS = (
     Defect(
         "A2 resume does not hold back",
         "make:1:1:4 submit:0:6:0 set_limit:0:0:0 resume:0:0:0",
-        (("workflows/still_due.py", "    return any_of(looks)\n", "    return None\n"),),
+        (("workflows/held_back.py", "    return any_of(looks)\n", "    return None\n"),),
     ),
     Defect(
         "A2 resume goes on with a stale batch",
         "make:1:0:0 submit:0:6:0 days_pass:3:0:0 resume:0:1:0",
         (
             (
-                "workflows/still_due.py",
+                "workflows/held_back.py",
                 "untouched_days(ledger, batch) >= stale_days",
                 "untouched_days(ledger, batch) < 0",
             ),
@@ -267,12 +267,12 @@ DEFECTS = (
                 "came_back=False,",
             ),
             (
-                "reconciliation/export_map.py",
+                "reconciliation/statement.py",
                 '"declined", "denied", "failed", "failure", "fail", "error", "rejected", "refused", "returned", "return",',
                 '"declined", "denied", "failed", "failure", "fail", "error", "rejected", "refused",',
             ),
             (
-                "reconciliation/export_map.py",
+                "reconciliation/statement.py",
                 '"cleared", "paid", "originated",',
                 '"cleared", "paid", "returned", "originated",',
             ),
@@ -346,14 +346,14 @@ DEFECTS = (
     Defect(
         "C11 results of an unknown batch are no alarm",
         "make:1:0:0 submit:0:0:0 second_ledger:0:0:0",
-        (("workflows/paid_elsewhere.py", "        if batch not in known:", "        if batch in set() - known:"),),
+        (("workflows/check.py", "        if batch not in known:", "        if batch in set() - known:"),),
     ),
     Defect(
         "A5 one gateway is test and live at will",
         "make:1:0:0 submit:0:0:0 other_environment:0:0:0",
         (
             (
-                "workflows/paid_elsewhere.py",
+                "workflows/check.py",
                 "    if latest.environment is not environment:",
                 "    if latest.environment is None:",
             ),
@@ -525,7 +525,7 @@ DEFECTS = (
         "gateway_moved:0:0:0",
         (
             (
-                "workflows/resume.py",
+                "workflows/run.py",
                 "            found = ledger.find(found.batch)  # until it was held, others may have changed it\n",
                 "",
             ),
@@ -536,12 +536,12 @@ DEFECTS = (
         "let_through_elsewhere:0:0:2",
         (
             (
-                "workflows/resume.py",
+                "workflows/run.py",
                 "        with ledger.lock(found.digest):\n",
                 "        before = fails_today(ledger, found, settings)\n        with ledger.lock(found.digest):\n",
             ),
             (
-                "workflows/resume.py",
+                "workflows/run.py",
                 "            fails = fails_today(ledger, found, settings)\n",
                 "            fails = before\n",
             ),

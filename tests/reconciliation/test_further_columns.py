@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from batchpay.payment import State
-from batchpay.reconciliation.export_map import ExportMap
-from batchpay.reconciliation.statement import read_export
+from batchpay.reconciliation.statement import ExportMap, read_export
 from tests.reconciliation.test_reconciliation import DOUBT, export, held_against
 from tests.support.ledger_factory import Planned
 

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from batchpay.payment import State
-from batchpay.reconciliation.export_map import ExportMap
 from batchpay.reconciliation.matching import DAYS_BEFORE, match
-from batchpay.reconciliation.statement import read_export
+from batchpay.reconciliation.statement import ExportMap, read_export
 from batchpay.reconciliation.verdicts import found_doubts
 from tests.reconciliation.test_reconciliation import export, held_against, today
 from tests.support.ledger_factory import Planned, add_batch, ledger_in

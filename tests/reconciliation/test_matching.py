@@ -12,9 +12,8 @@ import pytest
 
 from batchpay.ledger.records import Decision, LedgerRow
 from batchpay.payment import Environment, State
-from batchpay.reconciliation.export_map import ExportMap, ReportedStatus
 from batchpay.reconciliation.matching import match
-from batchpay.reconciliation.statement import ExportLine, read_export
+from batchpay.reconciliation.statement import ExportLine, ExportMap, ReportedStatus, read_export
 from batchpay.reconciliation.verdicts import found_doubts, reconcile
 from tests.reconciliation.test_reconciliation import DOUBT, export, held_against, today
 from tests.support.ledger_factory import Planned, add_batch, ledger_in

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from batchpay.errors import FileRefused
-from batchpay.reconciliation.export_map import ExportMap
-from batchpay.reconciliation.own_files import caution_about, refuse_own_file
-from batchpay.reconciliation.statement import read_export
+from batchpay.reconciliation.statement import ExportMap, read_export
 from batchpay.schemas.columns import REQUIRED
+from batchpay.workflows.reconcile import caution_about, refuse_own_file
 from tests.reconciliation.test_reconciliation import export
 from tests.support.ledger_factory import Planned, add_batch, ledger_in
 

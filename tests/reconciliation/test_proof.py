@@ -10,9 +10,8 @@ import pytest
 
 from batchpay.ledger.open import accept_witness
 from batchpay.payment import State
-from batchpay.reconciliation.export_map import ExportMap
 from batchpay.reconciliation.matching import match
-from batchpay.reconciliation.statement import read_export
+from batchpay.reconciliation.statement import ExportMap, read_export
 from batchpay.reconciliation.verdicts import found_doubts
 from tests.reconciliation.test_reconciliation import DOUBT, export, held_against, today
 from tests.support.ledger_factory import Planned, add_batch, ledger_in, ledger_settings

@@ -13,9 +13,8 @@ import pytest
 
 from batchpay.errors import FileRefused
 from batchpay.payment import State, Totals
-from batchpay.reconciliation.export_map import ExportMap, ReportedStatus, load_export_map
 from batchpay.reconciliation.matching import _near, match
-from batchpay.reconciliation.statement import ExportLine, read_export
+from batchpay.reconciliation.statement import ExportLine, ExportMap, ReportedStatus, load_export_map, read_export
 from batchpay.reconciliation.verdicts import MatchStatus, Reconciliation, found_doubts, reconcile
 from tests.support.ledger_factory import Planned, add_batch, ledger_in
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from batchpay.payment import Environment, State
-from batchpay.reconciliation.references import may_be, refused_reference
+from batchpay.reconciliation.statement import may_be, refused_reference
 from tests.support.ledger_factory import Planned, add_batch, ledger_in
 
 

@@ -12,8 +12,15 @@ import pytest
 
 from batchpay.errors import FileRefused
 from batchpay.reconciliation import sheet_reader as sheet_module
-from batchpay.reconciliation.loose_formats import day_comes_first, foreign_cents, foreign_date, last_four_of
-from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet, sheet_names
+from batchpay.reconciliation.sheet_reader import (
+    LOST_DIGITS,
+    day_comes_first,
+    foreign_cents,
+    foreign_date,
+    last_four_of,
+    read_sheet,
+    sheet_names,
+)
 from batchpay.writing.atomic import Stream
 
 

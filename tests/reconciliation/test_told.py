@@ -12,9 +12,8 @@ import openpyxl
 import pytest
 
 from batchpay.payment import State, Totals
-from batchpay.reconciliation.export_map import ExportMap
 from batchpay.reconciliation.matching import match
-from batchpay.reconciliation.statement import read_export
+from batchpay.reconciliation.statement import ExportMap, read_export
 from batchpay.reconciliation.verdicts import MatchStatus, found_doubts, reconcile
 from tests.reconciliation.test_reconciliation import DOUBT, HEADER, export, held_against, today
 from tests.support.ledger_factory import Planned, add_batch, ledger_in

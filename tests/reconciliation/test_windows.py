@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from batchpay.ledger.records import LedgerRow
-from batchpay.reconciliation.export_map import ExportMap
 from batchpay.reconciliation.matching import day_of, in_window
-from batchpay.reconciliation.statement import read_export
+from batchpay.reconciliation.statement import ExportMap, read_export
 from tests.reconciliation.test_reconciliation import export
 from tests.support.ledger_factory import Planned, add_batch, ledger_in
 

@@ -32,7 +32,7 @@ from typing import TextIO
 
 _ORDER_BYTES_MAX = 1 << 20
 _ROOT = Path(__file__).resolve().parents[2]
-_SENDING = ("batchpay.cli.resume", "batchpay.cli.submit", "batchpay.workflows.resume", "batchpay.workflows.submit")
+_SENDING = ("batchpay.cli.resume", "batchpay.cli.submit", "batchpay.workflows.run", "batchpay.workflows.submit")
 """What is loaded of a changed program, of which only a few commands are run."""
 _BESIDES = ("argparse", "asyncio")
 """What is loaded besides the whole program: the oracle runs on it."""

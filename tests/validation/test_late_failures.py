@@ -15,7 +15,7 @@ from batchpay.schemas.columns import REJECTS_OWN
 from batchpay.schemas.options import RuleOptions
 from batchpay.validation.rejects import open_rejects
 from batchpay.workflows.file_check import CheckContext, check_file, open_file
-from batchpay.workflows.file_request import FileRequest
+from batchpay.workflows.requests import FileRequest
 from tests.support.command import small_file
 from tests.support.whole_check import check
 

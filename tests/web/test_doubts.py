@@ -19,8 +19,7 @@ from batchpay.payment import State
 from batchpay.settings import Secret
 from batchpay.web import doubts
 from batchpay.workflows.resolve import RowDecision, settle
-from batchpay.workflows.resume import resume
-from batchpay.workflows.run import RunRequest
+from batchpay.workflows.run import RunRequest, resume
 from tests.support.ledger_factory import Planned, add_batch
 from tests.web.house import ROWS, House, Yes, words_of
 from tests.workflows.desk import ACCEPTED, ANN, IN_DOUBT, Quiet

@@ -33,10 +33,8 @@ from batchpay.validation.verdict import Verdict
 from batchpay.workflows import run
 from batchpay.workflows import submit as submitting
 from batchpay.workflows.check import Preview, dry_run
-from batchpay.workflows.decisions import Decisions
-from batchpay.workflows.requests import CheckOptions, file_request
-from batchpay.workflows.resume import resume
-from batchpay.workflows.run import RunRequest
+from batchpay.workflows.requests import CheckOptions, Decisions, file_request
+from batchpay.workflows.run import RunRequest, resume
 from batchpay.workflows.submit import SubmitRequest
 
 ANN = Actor("ann", "desk-3")

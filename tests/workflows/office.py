@@ -21,10 +21,8 @@ from batchpay.summary import Summary
 from batchpay.workflows import check as checking
 from batchpay.workflows import submit as flow
 from batchpay.workflows.approve import PlanView, approve_plan, open_plan
-from batchpay.workflows.decisions import Decisions
-from batchpay.workflows.file_request import FileRequest
-from batchpay.workflows.resume import resume
-from batchpay.workflows.run import RunRequest
+from batchpay.workflows.requests import Decisions, FileRequest
+from batchpay.workflows.run import RunRequest, resume
 from tests.support.ledger_factory import ledger_settings
 from tests.support.oracle import Oracle
 from tests.support.payment_files import HEADER, VALID

@@ -12,7 +12,7 @@ import pytest
 from batchpay.errors import FileRefused, WaitingForPerson
 from batchpay.payment import Actor, Totals
 from batchpay.workflows import approve
-from batchpay.workflows.decisions import Decisions
+from batchpay.workflows.requests import Decisions
 from tests.workflows.office import AGAIN, ANN, BEN, EVE, RELEASE, Office
 
 

@@ -9,7 +9,7 @@ import pytest
 from batchpay.errors import NotUsable
 from batchpay.payment import State, Totals
 from batchpay.summary import Summary
-from batchpay.workflows import archive as archiving
+from batchpay.workflows import submit as archiving
 
 READ: Any = object()
 STAYS = [State.PENDING, State.SENDING]

@@ -18,8 +18,8 @@ from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
 from batchpay.reports.results import told_by
 from batchpay.sending.limits import Limits
-from batchpay.workflows.report import results_again
 from batchpay.workflows.run import RunRequest
+from batchpay.workflows.status import results_again
 from batchpay.writing.place import first_row
 from tests.workflows.desk import ACCEPTED, IN_DOUBT, Desk
 

@@ -9,8 +9,7 @@ import pytest
 from batchpay.errors import BatchHeld, WrongUse
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import State, Totals
-from batchpay.workflows.cancel import cancel
-from batchpay.workflows.resolve import Signature
+from batchpay.workflows.resolve import Signature, cancel
 from tests.workflows.desk import ANN, IN_DOUBT, Desk
 
 KIM = Signature("Kim", "billed twice")

@@ -12,8 +12,7 @@ from batchpay.errors import FileRefused
 from batchpay.payment import State, Totals
 from batchpay.reports.results import HEADER
 from batchpay.workflows.check import Preview, dry_run
-from batchpay.workflows.decisions import Decisions
-from batchpay.workflows.requests import CheckOptions, file_request
+from batchpay.workflows.requests import CheckOptions, Decisions, file_request
 from batchpay.writing.table import write_table
 from tests.workflows.desk import ANN, Desk
 

@@ -17,7 +17,7 @@ from batchpay.payment import State, Totals
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.sender import Sender
 from batchpay.settings import PolicySettings
-from batchpay.workflows import held_back, run, still_due
+from batchpay.workflows import held_back, run
 from batchpay.workflows.health import Limits as HealthLimits
 from batchpay.workflows.health import health
 from batchpay.workflows.held_back import HeldBack, start_has_passed
@@ -58,7 +58,7 @@ def days_later(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
         def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
             return datetime.now(tz) + timedelta(days=days)
 
-    monkeypatch.setattr(still_due, "datetime", Later)
+    monkeypatch.setattr(held_back, "datetime", Later)
 
 
 def at_noon(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
@@ -70,7 +70,7 @@ def at_noon(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
         def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
             return noon.astimezone(tz)
 
-    for module in (still_due, run, held_back):
+    for module in (run, held_back):
         monkeypatch.setattr(module, "datetime", Noon)
     monkeypatch.setattr(held_back, "time", SimpleNamespace(time=noon.timestamp))
 
@@ -396,7 +396,7 @@ def test_rows_are_checked_only_if_one_may_fail(desk: Desk, monkeypatch: pytest.M
         with closing(open_ledger(desk.settings.ledger, read_only=True)) as ledger:
             batch = ledger.find(None)
             batch = replace(batch, options={}) if is_of_first_version else batch
-            return still_due.fails_today(ledger, batch, desk.settings) is not None
+            return held_back.fails_today(ledger, batch, desk.settings) is not None
 
     assert not may_fail()
     desk.limit("500.00")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from batchpay.ledger import open as door
-from batchpay.workflows import approve, find_payment, health, reconcile, report, resolve, retention, status
+from batchpay.workflows import approve, earlier_payments, health, ledger_care, reconcile, resolve, status
 from batchpay.workflows.reconcile import ReconcileRequest
 from tests.workflows.desk import ANN, IN_DOUBT, Desk
 from tests.workflows.office import BEN, Office
@@ -31,7 +31,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         return open_ledger
 
     modules: tuple[ModuleType, ...] = (
-        approve, door, find_payment, health, reconcile, report, resolve, retention, status
+        approve, door, earlier_payments, health, ledger_care, reconcile, resolve, status
     )  # fmt: skip
     for module in modules:
         monkeypatch.setattr(module, "open_ledger", noting(vars(module)["open_ledger"]))
@@ -48,13 +48,13 @@ def test_lists_pages_and_states_only_read(desk: Desk, opened: list[bool]) -> Non
     assert status.batch_status(batch[:6], desk.settings).batch == batch
     assert list(status.all_in_doubt(desk.settings)) == [batch]
     assert status.runs_of_batch(batch, desk.settings) == []
-    found = find_payment.find_payment("p-1", desk.settings)
+    found = earlier_payments.find_payment("p-1", desk.settings)
     assert found is not None and found.earlier_batch == batch
     assert [doubt.row for doubt in resolve.list_in_doubt(batch, desk.settings, ANN).doubts] == [1]
-    assert retention.look(desk.settings, 5, LATER).due == []
+    assert ledger_care.look(desk.settings, 5, LATER).due == []
     assert health.ledger_state(desk.settings).batches == 1
-    report.results_again(batch, lambda _: desk.folder / "again.csv", desk.settings)
-    report.batch_page(batch, lambda _: desk.folder / "page.html", desk.settings)
+    status.results_again(batch, lambda _: desk.folder / "again.csv", desk.settings)
+    status.batch_page(batch, lambda _: desk.folder / "page.html", desk.settings)
     output = str(desk.folder / "out.csv")
     reconcile.reconcile(batch, ReconcileRequest(str(export), output=output), desk.settings, ANN)
     assert opened == [True] * 12

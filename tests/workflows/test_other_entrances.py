@@ -22,9 +22,8 @@ from batchpay.ledger.records import BatchSummary
 from batchpay.validation.rejects import open_rejects
 from batchpay.workflows.approve import add_approval, view_plan
 from batchpay.workflows.check import dry_run, validate
-from batchpay.workflows.decisions import Decisions
-from batchpay.workflows.report import batch_page, results_again
-from batchpay.workflows.requests import CheckOptions, file_request
+from batchpay.workflows.requests import CheckOptions, Decisions, file_request
+from batchpay.workflows.status import batch_page, results_again
 from batchpay.writing.atomic import PendingFile, Stream
 from tests.workflows.desk import ANN, Desk
 from tests.workflows.office import BEN

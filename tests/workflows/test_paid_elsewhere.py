@@ -18,7 +18,7 @@ from batchpay.payment import Environment, State
 from batchpay.reports.results import HEADER, write_results
 from batchpay.sending.limits import Limits
 from batchpay.settings import LedgerSettings
-from batchpay.workflows.paid_elsewhere import refuse_moved, refuse_paid_elsewhere
+from batchpay.workflows.check import refuse_moved, refuse_paid_elsewhere
 from batchpay.workflows.run import RunRequest
 from batchpay.writing.table import write_table
 from tests.ledger.batches import columns, register

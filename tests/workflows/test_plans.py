@@ -16,7 +16,7 @@ from batchpay.errors import BatchpayError, FileRefused, WaitingForPerson
 from batchpay.ledger.open import accept_witness, settle_lost_window
 from batchpay.payment import Totals
 from batchpay.workflows import approve, check
-from batchpay.workflows.decisions import Decisions
+from batchpay.workflows.requests import Decisions
 from tests.support.oracle import Oracle
 from tests.workflows.desk import Desk
 from tests.workflows.office import AGAIN, ANN, BEN, EVE, NONE, RELEASE, Office

@@ -12,8 +12,8 @@ import pytest
 from batchpay.payment import Totals
 from batchpay.schemas.catalogue import suggesting_rules
 from batchpay.schemas.options import RuleOptions
-from batchpay.workflows import rejected_earlier
-from batchpay.workflows.rejected_earlier import RejectedEarlier, how_to_release
+from batchpay.workflows import earlier_payments
+from batchpay.workflows.earlier_payments import RejectedEarlier, how_to_release
 
 NOW = datetime(2026, 5, 20, 12, tzinfo=UTC)
 
@@ -64,5 +64,5 @@ def test_the_options_that_made_a_row_valid_release_it(
 ) -> None:
     """Without them the release checks the row as it was rejected, and leaves it."""
     today = datetime.combine(TODAY, datetime.min.time()).astimezone()
-    monkeypatch.setattr(rejected_earlier, "datetime", SimpleNamespace(now=lambda: today))
+    monkeypatch.setattr(earlier_payments, "datetime", SimpleNamespace(now=lambda: today))
     assert how_to_release(rules) == options

@@ -15,9 +15,8 @@ from batchpay.payment import State, Totals
 from batchpay.sending.limits import Limits
 from batchpay.settings import PolicySettings
 from batchpay.workflows import submit as submitting
-from batchpay.workflows.checked_file import FileCheck
-from batchpay.workflows.file_check import CheckContext, check_file
-from batchpay.workflows.file_request import FileRequest
+from batchpay.workflows.file_check import CheckContext, FileCheck, check_file
+from batchpay.workflows.requests import FileRequest
 from batchpay.workflows.run import RunRequest
 from tests.workflows.desk import Desk, Quiet
 

@@ -11,12 +11,11 @@ import pytest
 from batchpay.errors import SettingsNotUsable, WrongUse
 from batchpay.gateway.accounts import Preflight
 from batchpay.schemas.catalogue import suggesting_rules
-from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.requests import (
     CheckOptions,
+    Decisions,
     SendOptions,
     file_request,
-    max_amount_cents,
     moves_real_money,
     preflight_of,
     run_request,
@@ -81,7 +80,7 @@ def test_suggestions_are_accepted_by_name_or_all(desk: Desk, names: str | None, 
 def test_settings_that_can_not_be_intended_are_refused(desk: Desk) -> None:
     """A limit in words, and a request to switch off rules that keep to the gateway's interface."""
     desk.limit("100.00")
-    assert max_amount_cents(desk.settings) == 100_00
+    assert desk.settings.max_amount_cents == 100_00
     desk.limit("a hundred")
     with pytest.raises(SettingsNotUsable, match=r"limits\.max_amount"):
         file_request("may.csv", None, CheckOptions(), desk.settings)

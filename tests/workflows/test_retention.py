@@ -15,11 +15,11 @@ from batchpay.ledger.open import open_ledger
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
 from batchpay.settings import RetentionSettings
-from batchpay.workflows import retention
+from batchpay.workflows import ledger_care
 from batchpay.workflows.health import Limits, health
+from batchpay.workflows.ledger_care import Retention
 from batchpay.workflows.reconcile import ReconcileRequest, reconcile
-from batchpay.workflows.report import batch_page, results_again
-from batchpay.workflows.retention import Retention
+from batchpay.workflows.status import batch_page, results_again
 from tests.support.output_schemas import require_schema
 from tests.workflows.desk import ANN, Desk
 
@@ -42,12 +42,12 @@ def paid(desk: Desk) -> Path:
 
 def purge(desk: Desk, days: int | None = 365) -> Retention:
     """Purge as if a year later."""
-    return retention.purge(desk.settings, days, WHY, LATER, ANN)
+    return ledger_care.purge(desk.settings, days, WHY, LATER, ANN)
 
 
 def test_it_is_shown_before_it_is_done(desk: Desk, paid: Path) -> None:
     """The dry run lists the batch and erases nothing; the purge erases it, once; both objects match their schema."""
-    shown = retention.look(desk.settings, 365, LATER)
+    shown = ledger_care.look(desk.settings, 365, LATER)
     assert [(Path(one.file).name, one.rows, one.stays) for one in shown.due] == [("may.csv", 1, None)]
     assert desk.events("purged") == []
     done = purge(desk)
@@ -71,7 +71,7 @@ def test_days_come_from_the_option_or_the_setting_and_the_reason_from_a_person(d
     assert purge(desk, None).old == []
     desk.settings = replace(desk.settings, retention=RetentionSettings(details_days=300))
     with pytest.raises(WrongUse, match="--reason"):
-        retention.purge(desk.settings, None, " ", LATER, ANN)
+        ledger_care.purge(desk.settings, None, " ", LATER, ANN)
     assert len(purge(desk, None).due) == 1
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from batchpay.errors import WrongUse
-from batchpay.workflows.template import make_template
+from batchpay.workflows.rules import make_template
 
 
 def test_an_existing_file_is_replaced_only_on_a_persons_word(tmp_path: Path) -> None:

@@ -12,10 +12,9 @@ import pytest
 
 from batchpay.intake.template import write_blank
 from batchpay.payment import State
-from batchpay.reconciliation.export_map import ExportMap
 from batchpay.reconciliation.matching import match
 from batchpay.reconciliation.resolution import Doubt, read_decisions, write_sheet
-from batchpay.reconciliation.statement import read_export
+from batchpay.reconciliation.statement import ExportMap, read_export
 from batchpay.reconciliation.verdicts import reconcile as write_reconciliation
 from batchpay.reports.results import write_results
 from batchpay.settings import LedgerSettings, Settings
