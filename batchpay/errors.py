@@ -129,11 +129,19 @@ class LedgerNewer(LedgerNotUsable):
 
 
 class LedgerBehind(LedgerNotUsable):
-    """The ledger is older than its witness: a restored backup that does not know of later payments."""
+    """The ledger may not know of later payments: it is older than its witness, has none, or was loaded from a copy."""
+
+
+class LedgerElsewhere(LedgerNotUsable):
+    """The ledger is at another place than before, with all that this machine knows of: it was moved, or copied."""
 
 
 class LedgerOnAnotherMachine(LedgerNotUsable):
-    """The ledger was last used on another machine: a copy would not know what the original sends."""
+    """What this machine knows of a ledger in a database was copied here from another machine."""
+
+
+class ClockBehind(LedgerNotUsable):
+    """The machine's clock is far before the ledger's last event."""
 
 
 class LedgerBesideAnother(LedgerNotUsable):

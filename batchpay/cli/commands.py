@@ -25,7 +25,7 @@ COMMANDS = {
     "gateway": ("batchpay.cli.gateway", "List, get, create, update, delete gateway accounts."),
     "health": ("batchpay.cli.health", "For monitoring: rows in doubt, stopped batches, overdue runs, disk, backups."),
     "web": ("batchpay.cli.web", "Serve the web page for finance people."),
-    "ledger": ("batchpay.cli.ledger", "Create, check, back up or purge the ledger."),
+    "ledger": ("batchpay.cli.ledger", "Create, check, accept, back up or purge the ledger."),
     "completion": (
         "batchpay.cli.reference",
         "Print what makes a shell complete commands, options and files.",
@@ -40,14 +40,17 @@ REMOVED = {
 }
 """What does now what commands of 0.1.0 did."""
 REMOVED_OPTIONS = {
+    "--accept-machine": "batchpay ledger accept --reason TEXT",
+    "--accept-witness": "batchpay ledger accept --reason TEXT",
+    "--lost-window-settled": "batchpay ledger accept --confirm",
     "--join": "submit takes over by itself the batch of a machine that has died; leave --join out",
 }
 """What does now what options of 0.1.0 did."""
 
 DECISIONS = frozenset(
     {
-        "accept_machine", "accept_suggestions", "accept_witness", "again", "allow_duplicates", "beside_another",
-        "host_is_gone", "lost_window_settled", "paid_elsewhere_checked", "reason", "release", "settle", "stale", "yes",
+        "accept_suggestions", "again", "allow_duplicates", "beside_another", "confirm", "host_is_gone",
+        "paid_elsewhere_checked", "reason", "release", "rows_in_doubt", "settle", "stale", "yes",
     }
 )  # fmt: skip
 """Options by which a person decides: they count on the command line alone, never out of a file or the environment."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from batchpay.workflows.ledger_care import Retention
 
 
-@click.group(cls=Group, short_help="Create, check, back up or purge the ledger.")
+@click.group(cls=Group, short_help="Create, check, accept, back up or purge the ledger.")
 def ledger() -> None:
     """Manage the ledger, the only record of what was paid.
 
@@ -92,8 +92,7 @@ def join(context: Context, reason: str | None) -> int:
     """Let this machine use a ledger in a PostgreSQL database, and give it its own witness.
 
     Run it once on each additional machine. Copy the ledger's key there first: it is never in the database. A machine
-    that used the ledger before and lost its witness can't tell whether the ledger is the latest: ledger check
-    --accept-witness.
+    that used the ledger before and lost its witness can't tell whether the ledger is the latest: ledger accept.
 
     Example: batchpay ledger join --reason "second host, ticket 4711"
     """
@@ -124,54 +123,63 @@ def move(context: Context, to: str, owner_url: str | None, reason: str | None) -
     return _print_place(context, place)
 
 
-@ledger.command(short_help="Check the whole ledger.")
-@option("--accept-witness", is_flag=True, help="Accept a ledger that is older than its witness, or has none.")
-@option("--accept-machine", is_flag=True, help="Accept a ledger that was somewhere else before, with nothing lost.")
-@option(
-    "--lost-window-settled",
-    is_flag=True,
-    help="Confirm that what a restored ledger lost has been looked up and is known.",
-)
-@option("--reason", metavar="TEXT", help="Why, or how you know; required with each of these.")
+@ledger.command(short_help="Check the whole ledger, and what differs in it.")
 @click.pass_obj
-def check(
-    context: Context, accept_witness: bool, accept_machine: bool, lost_window_settled: bool, reason: str | None
-) -> int:
-    """Check the whole ledger: structure, history, totals, payloads, witness. Exit code 5 if anything is wrong.
+def check(context: Context) -> int:
+    """Check the whole ledger: structure, history, totals, payloads; and whether it is the one that this machine knows.
 
-    A ledger written by an older version of batchpay is upgraded first; a backup is left next to it.
-
-    --accept-witness is for a ledger restored from a backup, or moved without its witness. It may not know of payments
-    made since: every row that it would send becomes a row in doubt, for a person to look at, and no new file is
-    registered (exit code 8) until --lost-window-settled. A damaged ledger is not accepted. --accept-machine is for one
-    that was moved to this machine; if the other machine may have continued sending, give --accept-witness as well. In a
-    PostgreSQL database it is for one that was moved to another server, or whose standby took over while a machine that
-    used it is gone.
+    Exit code 5 if anything is wrong or differs, 8 if a ledger that was accepted waits for ledger accept --confirm.
+    Where something differs, this says what accepting it would mean for rows and files. A ledger written by an older
+    version of batchpay is upgraded first; a backup is left next to it.
 
     Example: batchpay ledger check
     """
-    from batchpay.workflows.ledger_care import Accept, check_ledger
+    from batchpay.workflows.ledger_care import check_ledger
 
-    accept = Accept(reason, accept_witness, accept_machine, lost_window_settled)
-    found = check_ledger(context.settings.ledger, accept, actor())
-    if found.accepted is not None:
-        output.say(context, f"accepted; rows put in doubt: {found.accepted.marked_in_doubt}")
-    if accept_machine:
-        output.say(context, "accepted where it is now; send nothing more from where it was")
-    if lost_window_settled:
-        output.say(context, "settled; new files can be submitted again")
+    found = check_ledger(context.settings.ledger)
     if context.json:
-        marked = found.accepted.marked_in_doubt if found.accepted else 0
         lost = str(found.lost) if found.lost else None
-        document = {"problems": found.problems, "doubted": marked, "lost": lost, "exit_code": found.exit_code}
-        output.print_json(context, document)
+        document = {"problems": found.problems, "accepting": found.accepting, "lost": lost}
+        output.print_json(context, {**document, "exit_code": found.exit_code})
         return found.exit_code
     for weakness in found.weaknesses:
         output.say(context, f"warning: {weakness}")
     waiting = [found.lost.waits] if found.lost else []
-    for line in [*found.problems, *waiting] or ["the ledger is in order"]:
+    for line in [*found.problems, *found.accepting, *waiting] or ["the ledger is in order"]:
         click.echo(printable(line))
     return found.exit_code
+
+
+@ledger.command(short_help="Accept a ledger that was restored, copied or moved.")
+@option("--reason", metavar="TEXT", help="Why, or how you know; required, and kept in the ledger's history.")
+@option("--rows-in-doubt", is_flag=True, help="Also put in doubt what it would send: payments may be unknown to it.")
+@option("--confirm", is_flag=True, help="Later: confirm that all that it may not know of is accounted for.")
+@click.pass_obj
+def accept(context: Context, reason: str | None, rows_in_doubt: bool, confirm: bool) -> int:
+    """Accept a ledger that is not the one that this machine knows, or not where it was: batchpay ledger check says why.
+
+    A ledger that may not know of payments made since (restored from a backup, copied, without its witness): every row
+    that it would send becomes a row in doubt, for a person to look at, and no new file is registered (exit code 8)
+    until --confirm. A ledger that was moved, or whose standby took over, with all that this machine knows of: no row
+    changes; if payments may have been sent from where it was, add --rows-in-doubt. A clock that was ahead: no row
+    changes. A damaged ledger is not accepted, and a ledger in which nothing differs only with --rows-in-doubt.
+
+    Example: batchpay ledger accept --reason "disk failed on Friday, copy of Thursday night"
+    """
+    from batchpay.workflows.ledger_care import accept_ledger, confirm_ledger
+
+    if confirm:
+        confirm_ledger(context.settings.ledger, reason, actor())
+        output.tell(
+            context, {"doubted": 0, "lost": None, "exit_code": 0}, "confirmed; new files can be submitted again"
+        )
+        return 0
+    found = accept_ledger(context.settings.ledger, reason, actor(), rows_in_doubt=rows_in_doubt)
+    told = f"accepted; rows put in doubt: {found.marked_in_doubt}"
+    told += f"\n{found.lost.waits}" if found.lost else "; nothing may be sent from where it was"
+    lost = str(found.lost) if found.lost else None
+    output.tell(context, {"doubted": found.marked_in_doubt, "lost": lost, "exit_code": 0}, told)
+    return 0
 
 
 @ledger.command(short_help="Write a consistent copy of the ledger.")

@@ -357,6 +357,10 @@ class Ledger(Protocol):
     def outdated(self) -> str | None:
         """Why a ledger opened to be read may not know of the latest payments; None if a run could use it."""
 
+    @property
+    def differences(self) -> Sequence[LedgerNotUsable]:
+        """In what a ledger opened to be read is not the one that this machine knows, where and when it was."""
+
     def lost_window(self) -> LostWindow | None:
         """Return what a restored ledger may not know, until a person has settled it: nothing new is registered then."""
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from batchpay.errors import LedgerNotUsable
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.records import TotalsDelta
 from batchpay.ledger.witness import Witness
@@ -130,6 +131,10 @@ class Store(Protocol):
     @property
     def outdated(self) -> str | None:
         """Why a ledger opened to be read may not know of the latest payments; None if a run could use it."""
+
+    @property
+    def differences(self) -> Sequence[LedgerNotUsable]:
+        """See contract.Ledger."""
 
     @property
     def statements(self) -> Statements:

@@ -1,15 +1,39 @@
-"""What named persons decide: rows in doubt are settled, pending ones cancelled, batches follow a gateway that moved."""
+"""What named persons decide about ledgers that differ, rows in doubt or pending, plans, and a gateway that moved."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from batchpay.errors import LedgerDamaged, WrongUse
-from batchpay.ledger.database import Store
-from batchpay.ledger.event_chain import account_noted, now_ms
+from batchpay.errors import (
+    FileRefused,
+    LedgerBehind,
+    LedgerDamaged,
+    LedgerElsewhere,
+    LedgerNotUsable,
+    LossNotSettled,
+    WrongUse,
+)
+from batchpay.ledger.database import Statements, Store, Transaction, View
+from batchpay.ledger.event_chain import account_noted, approvers_of, now_ms, plan_detail, to_datetime
 from batchpay.ledger.mover import Mover
-from batchpay.ledger.records import CANCELLED, RESTORED_REASON, SETTLED_BY, Decision
+from batchpay.ledger.records import (
+    CANCELLED,
+    CLOCK_ACCEPTED,
+    MACHINE_ACCEPTED,
+    PLAN_USED,
+    RESTORED_REASON,
+    SETTLED,
+    SETTLED_BY,
+    WITNESS_ACCEPTED,
+    Decision,
+    LostWindow,
+    SignOff,
+    what_accepting_means,
+)
 from batchpay.ledger.states import IN_DOUBT, PENDING, SENDING, STATE_CODES, IllegalMove
+from batchpay.payment import Totals
 
 IN_DOUBT_SETTLED = "rows in doubt are settled"
 LEDGER_ACCEPTED = "a ledger is accepted"
@@ -27,6 +51,21 @@ def require_undamaged(problems: Sequence[str]) -> None:
         raise LedgerDamaged(
             f"{problems[0]}; nothing was accepted, and the witness is as it was (batchpay ledger check says more)"
         )
+
+
+def kind_of_acceptance(found: Sequence[LedgerNotUsable], *, rows_in_doubt: bool) -> str:
+    """Return the kind of event of an acceptance; raises WrongUse if nothing differs, or what no person may accept."""
+    for one in found:
+        if what_accepting_means(one, 0) is None:
+            raise one
+    if rows_in_doubt or any(isinstance(one, LedgerBehind) for one in found):
+        return WITNESS_ACCEPTED
+    if not found:
+        raise WrongUse(
+            "the ledger is the one that this machine knows, where it was; there is nothing to accept. If it was "
+            "brought back all the same: --rows-in-doubt"
+        )
+    return MACHINE_ACCEPTED if any(isinstance(one, LedgerElsewhere) for one in found) else CLOCK_ACCEPTED
 
 
 def settle(mover: Mover, decisions: Sequence[Decision], who: str, why: str) -> int:
@@ -90,3 +129,93 @@ def move_gateway(store: Store, batches: Sequence[str], origin: str, api_id: str,
                 raise WrongUse(f"there is no batch {name}")
             transaction.execute(transaction.statements.MOVE_BATCH, (origin, found[0]))
             transaction.event("gateway moved", found[0], who, why, {"from": found[1], "to": origin, **account})
+
+
+def open_lost_window(view: View, statements: Statements) -> LostWindow | None:
+    """Find what the ledger may not know and no person has settled yet.
+
+    An acceptance by an earlier version did not record what was lost; it blocks nothing.
+    """
+    known = _unsettled(view, statements)
+    return None if known is None else window(known)
+
+
+def window(lost: dict[str, Any]) -> LostWindow:
+    """Read what `lost_by_now` wrote down."""
+    return LostWindow(to_datetime(lost["since"]), lost["last"] + 1, lost["witnessed"])
+
+
+def lost_by_now(view: View, statements: Statements, last: int, at: int, witnessed: int | None) -> dict[str, Any]:
+    """Write down what an acceptance finds lost, and what an earlier one did that no person has settled yet.
+
+    Whoever accepts twice, or restores again, must look for all of it: the later acceptance alone is told from then on.
+    """
+    known = _unsettled(view, statements)
+    if known is None:
+        return {"last": last, "since": at, "witnessed": witnessed}
+    both = (known["witnessed"], witnessed)
+    return {
+        "last": min(known["last"], last),
+        "since": min(known["since"], at),
+        "witnessed": None if None in both else max(both),
+    }
+
+
+def _unsettled(view: View, statements: Statements) -> dict[str, Any] | None:
+    kinds = (WITNESS_ACCEPTED, SETTLED)
+    kind, detail = view.execute(statements.LAST_OF_KINDS, kinds).fetchone() or (SETTLED, "{}")
+    known: dict[str, Any] = json.loads(detail)
+    return None if kind == SETTLED or "since" not in known else known
+
+
+def require_settled(transaction: Transaction) -> None:
+    """Raise LossNotSettled if a restored ledger may not know that what is to be registered was already paid."""
+    lost = open_lost_window(transaction, transaction.statements)
+    if lost is not None:
+        raise LossNotSettled(
+            f"the ledger was restored: {lost}; nothing new is registered until a person has checked what was paid: "
+            "batchpay ledger accept --confirm"
+        )
+
+
+def confirm(store: Store, who: str, why: str) -> None:
+    """See batchpay.ledger.open."""
+    with store.transaction() as transaction:
+        if open_lost_window(transaction, transaction.statements) is None:
+            raise WrongUse("nothing that this ledger lost waits to be confirmed")
+        transaction.event(SETTLED, None, who, why or None, {})
+
+
+def use_plan(transaction: Transaction, batch: int, who: str, sign_off: SignOff, adds: Totals) -> None:
+    """Use up a plan, in the transaction of what it lets through; raises if that is not what was approved."""
+    if adds != sign_off.adds:
+        raise LedgerNotUsable("what would be recorded differs from what the plan approved; nothing was recorded")
+    transaction.registrations()  # from here to the end no other transaction can use the same plan
+    known = _batch_of(sign_off.plan, transaction.execute(transaction.statements.PLANS_USED, (PLAN_USED,)))
+    if known is not None:
+        raise FileRefused(f"this plan was already used, for batch {known}")
+    transaction.event(PLAN_USED, batch, who, None, plan_detail(sign_off, adds))
+
+
+def use_plan_alone(store: Store, batch: int, who: str, sign_off: SignOff) -> None:
+    """See contract.Ledger.use_plan."""
+    with store.transaction() as transaction:
+        use_plan(transaction, batch, who, sign_off, Totals())
+
+
+def batch_of_plan(store: Store, plan: str) -> str | None:
+    """See contract.Ledger."""
+    with store.reading() as view:
+        return _batch_of(plan, view.execute(store.statements.PLANS_USED, (PLAN_USED,)))
+
+
+def _batch_of(plan: str, used: Iterable[tuple[str, str]]) -> str | None:
+    return next((name for name, detail in used if json.loads(detail)["plan"] == plan), None)
+
+
+def approvers(store: Store, batch: int) -> int:
+    """See contract.Ledger."""
+    with store.reading() as view:
+        return approvers_of(
+            view.execute(store.statements.EVENTS_OF_KINDS, (batch, "registered", "released", PLAN_USED))
+        )

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from batchpay.errors import CredentialsNotUsable, LedgerDamaged, LedgerNotUsable
-from batchpay.ledger.folders import make_private_directory
+from batchpay.ledger.paths import make_private_directory
 from batchpay.settings import read_secret_file
 from batchpay.writing.atomic import sync_directory
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from batchpay.errors import BatchHeld, LedgerNotUsable
-from batchpay.ledger.folders import make_private_directory
+from batchpay.ledger.paths import make_private_directory
 
 _POLL_S_MAX = 0.02
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from batchpay.errors import LedgerNotUsable
+from batchpay.errors import ClockBehind, LedgerNotUsable
 from batchpay.ledger.contract import CLOCK_BEHIND_MAX
 from batchpay.settings import LedgerSettings
 
@@ -28,11 +28,14 @@ def machine_name(settings: LedgerSettings) -> str | None:
     return None if found in ("", "uninitialized") else found
 
 
-def refuse_clock_behind(opened_after_s: float) -> None:
-    """Raise LedgerNotUsable if a ledger's last event is far ahead of this machine's clock."""
-    if opened_after_s < -CLOCK_BEHIND_MAX.total_seconds():
-        raise LedgerNotUsable(
-            f"the clock of this machine is {-opened_after_s / 3600:.0f} hours before the ledger's last event; "
-            "nothing was sent; set the clock, or if it is right and was ahead when that event was written, a named "
-            'person may accept that: batchpay ledger check --accept-witness --reason "…"'
+def clock_behind(opened_after_s: float) -> list[LedgerNotUsable]:
+    """Return what is wrong if a ledger's last event is far ahead of the clock."""
+    if opened_after_s >= -CLOCK_BEHIND_MAX.total_seconds():
+        return []
+    return [
+        ClockBehind(
+            f"the clock is {-opened_after_s / 3600:.0f} hours before the ledger's last event; nothing was sent; set "
+            "the clock, or if it is right and was ahead when that event was written, a named person may accept that: "
+            'batchpay ledger accept --reason "…"'
         )
+    ]

@@ -14,7 +14,7 @@ from operator import mul
 from typing import Any
 
 from batchpay.errors import BatchpayError, WrongUse
-from batchpay.ledger import plans
+from batchpay.ledger import decisions
 from batchpay.ledger.columns import PaymentColumns, RejectedColumns
 from batchpay.ledger.database import Transaction
 from batchpay.ledger.event_chain import DIRECTIONS, now_ms
@@ -104,7 +104,7 @@ class BatchInWriting:
         """Write the batch into the history, with `more`, and use up the plan that lets it through."""
         transaction.event("registered", self.number, who, self._new.again_reason, self._detail() | more)
         if self._new.sign_off is not None:
-            plans.use(transaction, self.number, who, self._new.sign_off, self.totals.of(PENDING))
+            decisions.use_plan(transaction, self.number, who, self._new.sign_off, self.totals.of(PENDING))
 
     def _detail(self) -> dict[str, Any]:
         totals = self.totals.total()

@@ -23,7 +23,7 @@ from batchpay.ledger.witness import witness_files
 from batchpay.settings import LedgerSettings
 
 if TYPE_CHECKING:
-    from batchpay.ledger.records import AcceptedWitness, Contents
+    from batchpay.ledger.records import Accepted, Contents
 
 _BESIDE = ("-wal", "-shm", "-journal", ".lock", ".new", ".d")
 """Endings of the files next to a ledger that belong to it; the last is a folder."""
@@ -194,37 +194,25 @@ def join(settings: LedgerSettings, who: str, why: str) -> LedgerPaths:
     return joined
 
 
-def accept_witness(settings: LedgerSettings, who: str, why: str) -> AcceptedWitness:
-    """Accept a ledger that has no witness, or is older than it: rows that it would send become in doubt.
+def accept(settings: LedgerSettings, who: str, why: str, *, rows_in_doubt: bool = False) -> Accepted:
+    """Accept a ledger that is not the one that this machine knows, or not where or when it was.
 
-    From then on nothing new is registered until `settle_lost_window`.
+    If it may not know of payments made since, or with `rows_in_doubt`, rows that it would send become in doubt, and
+    nothing new is registered until `confirm`. Raises WrongUse if nothing differs, LedgerDamaged.
     """
     if _is_postgres(settings):
-        accepted: AcceptedWitness = _postgres().accept_witness(settings, who, why)
+        accepted: Accepted = _postgres().accept(settings, who, why, rows_in_doubt=rows_in_doubt)
         return accepted
     from batchpay.ledger.sqlite import opening
 
-    return opening.accept_witness(location(settings), machine_name(settings), who, why)
+    return opening.accept(location(settings), machine_name(settings), who, why, rows_in_doubt=rows_in_doubt)
 
 
-def accept_machine(settings: LedgerSettings, who: str, why: str) -> None:
-    """Accept a ledger that was elsewhere before, on another machine or server, with nothing lost.
-
-    Raises WrongUse if it was not, LedgerBehind if something is known to be lost.
-    """
+def confirm(settings: LedgerSettings, who: str, why: str = "") -> None:
+    """Record a person's word that what a restored ledger lost is accounted for; raises WrongUse if nothing is open."""
     if _is_postgres(settings):
-        _postgres().accept_machine(settings, who, why)
+        _postgres().confirm(settings, who, why)
         return
     from batchpay.ledger.sqlite import opening
 
-    opening.accept_machine(location(settings), machine_name(settings), who, why)
-
-
-def settle_lost_window(settings: LedgerSettings, who: str, why: str) -> None:
-    """Record a person's word that what a restored ledger lost is known; raises WrongUse if nothing is open."""
-    if _is_postgres(settings):
-        _postgres().settle_lost_window(settings, who, why)
-        return
-    from batchpay.ledger.sqlite import opening
-
-    opening.settle_lost_window(location(settings), machine_name(settings), who, why)
+    opening.confirm(location(settings), machine_name(settings), who, why)

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchpay.errors import SettingsNotUsable
+from batchpay.errors import LedgerNotUsable, SettingsNotUsable
 from batchpay.settings import LedgerSettings, config_directory
 
 
@@ -47,3 +47,12 @@ def own_path(setting: str, default: Path) -> Path:
 def key_path(settings: LedgerSettings) -> Path:
     """Return the path of the ledger's key."""
     return own_path(settings.key_file, config_directory() / "ledger.key")
+
+
+def make_private_directory(directory: Path) -> None:
+    """Create a directory, and missing ones above it, for the owner only; raises LedgerNotUsable."""
+    try:
+        for missing in reversed([d for d in (directory, *directory.parents) if not d.exists()]):
+            missing.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise LedgerNotUsable(f"the folder {directory} can't be created: {error.strerror}") from None

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from batchpay.errors import LedgerDamaged
+from batchpay.errors import ClockBehind, LedgerBehind, LedgerDamaged, LedgerElsewhere, LedgerNotUsable
 from batchpay.outcome import Answer
 from batchpay.payment import Environment, RunWork, State, Totals
+from batchpay.text import row_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +37,30 @@ class LostWindow:
     @property
     def waits(self) -> str:
         """Say what waits for a person because of it, and what ends that."""
-        return (
-            f"new files wait for a person: {self}; when all of it is accounted for: "
-            'batchpay ledger check --lost-window-settled --reason "…"'
-        )
+        return f"new files wait for a person: {self}; when all of it is accounted for: batchpay ledger accept --confirm"
 
 
 @dataclass(frozen=True, slots=True)
-class AcceptedWitness:
-    """The result of accepting a ledger that its witness does not confirm."""
+class Accepted:
+    """The result of accepting a ledger that differs from what this machine knows."""
 
-    marked_in_doubt: int
+    marked_in_doubt: int = 0
     """Rows that it would have sent, which are in doubt now."""
-    lost: LostWindow
+    lost: LostWindow | None = None
+    """What it may not know: no new file is registered before a person confirms that all of it is accounted for."""
+
+
+def what_accepting_means(found: LedgerNotUsable, rows: int) -> str | None:
+    """Say what becomes of rows (so many would be sent now) and files if a difference is accepted; None: it can't be."""
+    doubted = f"puts {row_count(rows)} in doubt that it would send, and no new file is registered before --confirm"
+    if isinstance(found, LedgerBehind):
+        return f"accepting it {doubted}"
+    if isinstance(found, LedgerElsewhere):
+        return (
+            "accepting it changes no row and holds up no file: where it was, nothing more may be sent. If payments may "
+            f"have been sent from there since, use --rows-in-doubt, which {doubted}"
+        )
+    return "accepting it changes no row and holds up no file" if isinstance(found, ClockBehind) else None
 
 
 BACKED_UP = "backed up"
@@ -57,10 +69,14 @@ PERSON_CHANGED = "person changed"
 """Kind of event for a change to the people who may sign in to the page."""
 PURGED, PURGE_COMPLETED = "purged", "purge completed"
 """Kinds of events of a purge: one per batch when its texts are deleted, one when the files were seen to have none."""
-MACHINE_ACCEPTED = "machine accepted"
-"""Kind of event by which a person accepts a ledger that is elsewhere now, with nothing lost."""
+MACHINE_ACCEPTED, CLOCK_ACCEPTED = "machine accepted", "clock accepted"
+"""Kinds of events by which a person accepts a ledger that is elsewhere, or a clock that was ahead: nothing is lost."""
 WITNESS_ACCEPTED, SETTLED = "witness accepted", "lost window settled"
 """Kinds of events by which a person accepts a restored ledger, and says that what it lost is known."""
+HOW_TO_ACCEPT = (
+    "batchpay ledger check says what accepting it would mean; a named person who knows why accepts it by: "
+    'batchpay ledger accept --reason "…"'
+)
 HOSTS_GONE = "host gone"
 """Kind of event in which a person says that machines whose runs were fenced are off for good."""
 CANCELLED = "row.cancelled"

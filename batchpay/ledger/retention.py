@@ -12,9 +12,8 @@ from typing import Any
 
 from batchpay.errors import WrongUse
 from batchpay.ledger.database import Store
-from batchpay.ledger.decisions import require_named
+from batchpay.ledger.decisions import require_named, require_settled
 from batchpay.ledger.event_chain import to_datetime, to_ms
-from batchpay.ledger.lost_window import require_settled
 from batchpay.ledger.reading import batch_number, batches
 from batchpay.ledger.records import PURGED, BatchSummary, OldBatch
 from batchpay.ledger.spill import spill_files

@@ -143,7 +143,7 @@ class LateAnswers:
         if said is State.ACCEPTED and now is State.PENDING:
             raise WaitingForPerson(
                 f"{words}, and somebody put the row back to be sent again; nothing of the batch was sent. Look the "
-                "payment up. If it was made: batchpay ledger check --accept-witness --reason TEXT puts in doubt what "
+                "payment up. If it was made: batchpay ledger accept --rows-in-doubt --reason TEXT puts in doubt what "
                 f"would be sent, and batchpay resolve settles it. If it was not: move {path} away"
             )
         if code == IN_DOUBT and not is_earlier:

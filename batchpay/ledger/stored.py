@@ -9,14 +9,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
-from batchpay.errors import BatchHeld, BatchpayError, LedgerDamaged
-from batchpay.ledger import decisions, plans, reading, retention
+from batchpay.errors import BatchHeld, BatchpayError, LedgerDamaged, LedgerNotUsable
+from batchpay.ledger import decisions, reading, retention
 from batchpay.ledger.contract import Run
 from batchpay.ledger.database import Parameters, Store
+from batchpay.ledger.decisions import open_lost_window
 from batchpay.ledger.event_chain import noted_at_start
 from batchpay.ledger.keys import BESIDE
 from batchpay.ledger.locks import BatchLocks
-from batchpay.ledger.lost_window import open_lost_window
 from batchpay.ledger.mover import Mover
 from batchpay.ledger.records import (
     BACKED_UP,
@@ -62,6 +62,10 @@ class StoredLedger(ABC, Generic[_Store, _Run]):
     @property
     def outdated(self) -> str | None:
         return self.store.outdated
+
+    @property
+    def differences(self) -> Sequence[LedgerNotUsable]:
+        return self.store.differences
 
     def digest(self, purpose: str, texts: Sequence[str | None], size: int) -> list[bytes | None]:
         return self.store.keys.digest(purpose, texts, size)
@@ -140,13 +144,13 @@ class StoredLedger(ABC, Generic[_Store, _Run]):
         return reading.find_digest(self.store, digest, environment, again_reason)
 
     def use_plan(self, batch: str, who: str, sign_off: SignOff) -> None:
-        plans.use_alone(self.store, self._batch(batch), who, sign_off)
+        decisions.use_plan_alone(self.store, self._batch(batch), who, sign_off)
 
     def batch_of_plan(self, plan: str) -> str | None:
-        return plans.batch_of_plan(self.store, plan)
+        return decisions.batch_of_plan(self.store, plan)
 
     def approvers(self, batch: str) -> int:
-        return plans.approvers(self.store, self._batch(batch))
+        return decisions.approvers(self.store, self._batch(batch))
 
     def find(self, reference: str | None, environment: Environment | None = None) -> BatchSummary:
         return reading.find(self.store, reference, environment)

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from batchpay.errors import LedgerNotUsable
-from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import Keys
-from batchpay.ledger.paths import LedgerPaths
+from batchpay.ledger.paths import LedgerPaths, make_private_directory
 from batchpay.writing.atomic import sync_directory
 
 _SLOT_BYTES = 512
@@ -35,6 +34,8 @@ class WitnessRecord:
     ledger in a database, the name by which it knows the machine that the witness belongs to."""
     epoch: int | None = None
     """For a ledger in a database: how many restores a person had accepted when this was written."""
+    place: str | None = None
+    """For a ledger in a file: keyed digest of which file it is, and where."""
     other: WitnessRecord | None = field(default=None, compare=False)
     """What the other record contains, if that is intact too."""
 
@@ -120,20 +121,21 @@ class Witness:
 
     def _record(self, testimony: WitnessRecord) -> bytes:
         text = f"{_WORD} {testimony.ledger_id} {testimony.number} {testimony.mac.hex()}"
-        if testimony.machine is not None:
-            text += f" {testimony.machine}"
-        if testimony.epoch is not None:
-            text += f" {testimony.epoch}"
+        told = [testimony.machine, testimony.epoch, testimony.place]
+        while told and told[-1] is None:
+            told.pop()
+        text = " ".join([text, *("-" if word is None else str(word) for word in told)])
         proof = self._keys.mac("witness", text.encode()).hex()
         return f"{text} {proof}\n".encode().ljust(_SLOT_BYTES, b"\0")
 
     def _parse(self, record: bytes) -> WitnessRecord | None:
         text, _, proof = record.rstrip(b"\0").rstrip(b"\n").rpartition(b" ")
         words = text.decode("ascii", "replace").split(" ")
-        if proof != self._keys.mac("witness", text).hex().encode() or len(words) not in (4, 5, 6):
+        if proof != self._keys.mac("witness", text).hex().encode() or not 4 <= len(words) <= 7:
             return None
-        machine, epoch = (*words[4:], None, None)[:2]
-        return WitnessRecord(words[1], int(words[2]), bytes.fromhex(words[3]), machine, int(epoch) if epoch else None)
+        machine, epoch, place = (*(None if word == "-" else word for word in words[4:]), None, None, None)[:3]
+        mac = bytes.fromhex(words[3])
+        return WitnessRecord(words[1], int(words[2]), mac, machine, int(epoch) if epoch else None, place)
 
 
 def witness_of(ledger_id: str, place: LedgerPaths, keys: Keys) -> Path:

@@ -12,13 +12,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from batchpay.errors import LedgerNotUsable, WrongUse
+from batchpay.errors import LedgerNotUsable, WrongUse, once_sent
 from batchpay.ledger import open as door
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import copies_beside, file_of, open_ledger
 from batchpay.ledger.paths import LedgerPaths
-from batchpay.ledger.records import BACKED_UP, AcceptedWitness, Event, LostWindow, OldBatch, Purge
-from batchpay.payment import Actor
+from batchpay.ledger.records import BACKED_UP, Accepted, Event, LostWindow, OldBatch, Purge, what_accepting_means
+from batchpay.payment import Actor, State
 from batchpay.settings import LedgerSettings, Settings
 from batchpay.text import instant, local_time
 from batchpay.writing.place import numbered
@@ -27,32 +27,21 @@ _COPY = re.compile(r"(ledger-[0-9]{8}T[0-9]{6}Z)(?:-([0-9]+))?\.db")
 
 
 @dataclass(frozen=True, slots=True)
-class Accept:
-    """What a person accepts before the ledger is checked, by `reason`, which stays in the ledger's history."""
-
-    reason: str | None = None
-    witness: bool = False
-    """A ledger that is older than its witness, or has none."""
-    machine: bool = False
-    """A ledger that was last used on another machine."""
-    lost_window_settled: bool = False
-    """What a restored ledger lost has been looked up and is known."""
-
-
-@dataclass(frozen=True, slots=True)
 class LedgerCheck:
     """What a check of the whole ledger found."""
 
     problems: list[str]
+    """What is wrong with it, and in what it is not the ledger that this machine knows, each once."""
+    accepting: list[str]
+    """What accepting the differences would mean for rows and files."""
     lost: LostWindow | None
-    """What a restored ledger lost and nobody has settled yet: new files wait for that."""
+    """What a restored ledger lost and nobody has confirmed yet: new files wait for that."""
     weaknesses: list[str]
-    accepted: AcceptedWitness | None = None
 
     @property
     def exit_code(self) -> int:
-        """Return 5 if anything is wrong, 8 if new files wait for a person."""
-        return 5 if self.problems else 8 if self.lost and self.accepted is None else 0
+        """Return 5 if anything is wrong or differs, 8 if new files wait for a person."""
+        return 5 if self.problems else 8 if self.lost else 0
 
 
 def make_ledger(
@@ -84,19 +73,26 @@ def move_ledger(
     return door.move(settings, to, str(actor), require_reason("ledger move", reason), owner_url=owner_url)
 
 
-def check_ledger(settings: LedgerSettings, accept: Accept, actor: Actor) -> LedgerCheck:
-    """Accept what a person accepts, bring an older ledger up to date, and check all of it; raises WrongUse."""
-    who, accepted = str(actor), None
-    if accept.witness:
-        accepted = door.accept_witness(settings, who, require_reason("--accept-witness", accept.reason))
-    if accept.machine:
-        door.accept_machine(settings, who, require_reason("--accept-machine", accept.reason))
-    if accept.lost_window_settled:
-        door.settle_lost_window(settings, who, require_reason("--lost-window-settled", accept.reason))
+def check_ledger(settings: LedgerSettings) -> LedgerCheck:
+    """Bring an older ledger up to date, and check all of it: by itself, and against what this machine knows."""
     door.bring_up_to_date(settings)
     with closing(door.open_ledger(settings, read_only=True)) as ledger:
-        problems = ledger.check() or [*filter(None, [ledger.outdated])]
-        return LedgerCheck(problems, ledger.lost_window(), door.weaknesses(settings), accepted)
+        problems = [*ledger.check(), *(once_sent(one) for one in ledger.differences)]
+        states = (batch.by_state[state].rows for batch in ledger.batches() for state in (State.PENDING, State.SENDING))
+        rows = sum(states) if ledger.differences else 0
+        accepting = filter(None, [what_accepting_means(one, rows) for one in ledger.differences])
+        return LedgerCheck(problems, list(accepting), ledger.lost_window(), door.weaknesses(settings))
+
+
+def accept_ledger(settings: LedgerSettings, reason: str | None, actor: Actor, *, rows_in_doubt: bool) -> Accepted:
+    """Accept a ledger that is not the one that this machine knows; raises WrongUse if nothing differs."""
+    why = require_reason("ledger accept", reason)
+    return door.accept(settings, str(actor), why, rows_in_doubt=rows_in_doubt)
+
+
+def confirm_ledger(settings: LedgerSettings, reason: str | None, actor: Actor) -> None:
+    """Record that what a restored ledger lost is accounted for; raises WrongUse if nothing waits for that."""
+    door.confirm(settings, str(actor), reason or "")
 
 
 def back_up(

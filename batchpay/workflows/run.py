@@ -326,7 +326,7 @@ def _refuse_a_ledger_brought_back(ledger: Ledger, batch: BatchSummary, results: 
         if told := told_more(ledger, batch.batch, path):
             raise LedgerBehind(
                 f"{path} shows {told}, so this ledger is an older copy. Restore the latest one; if there is none, "
-                "batchpay ledger check --accept-witness --reason TEXT puts in doubt what it would send"
+                "batchpay ledger accept --rows-in-doubt --reason TEXT puts in doubt what it would send"
             )
 
 

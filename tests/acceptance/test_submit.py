@@ -87,10 +87,10 @@ def test_the_restore_drill(oracle_home: Home, oracle: Oracle) -> None:
     state.mkdir(mode=0o700, exist_ok=True)
     shutil.copy(home.path / "copy.db", state / "ledger.db")
     assert home.run("submit", "c.csv").returncode == 5
-    accepted = home.run("ledger", "check", "--accept-witness", "--reason", "the disk died")
+    accepted = home.run("ledger", "accept", "--reason", "the disk died")
     assert accepted.returncode == 0
     assert (accepted.stdout + accepted.stderr).count("are lost: what was done since") == 1
-    assert "batchpay ledger check --lost-window-settled" in accepted.stdout
+    assert "batchpay ledger accept --confirm" in accepted.stdout
     assert home.run("submit", "c.csv").returncode == 8
     looked = home.run("submit", "c.csv", "--dry-run", "--json")
     assert (looked.returncode, json.loads(looked.stdout)["exit_code"]) == (8, 8)
@@ -98,7 +98,7 @@ def test_the_restore_drill(oracle_home: Home, oracle: Oracle) -> None:
     assert home.run("submit", "b.csv", "--dry-run").returncode == 4
     assert home.run("health").returncode == 8
     assert home.run("submit", "b.csv").returncode in (4, 8)
-    assert home.run("ledger", "check", "--lost-window-settled", "--reason", "b.csv was paid").returncode == 0
+    assert home.run("ledger", "accept", "--confirm", "--reason", "b.csv was paid").returncode == 0
     assert home.run("submit", "b.csv").returncode == 4
     assert home.json("submit", "c.csv")["accepted"] == 3
     assert home.json("submit", "a.csv")["accepted"] == 3

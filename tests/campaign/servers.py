@@ -28,7 +28,7 @@ from pathlib import Path
 
 import trustme
 
-from batchpay.ledger.open import accept_machine, create_ledger, open_ledger
+from batchpay.ledger.open import accept, create_ledger, open_ledger
 from batchpay.payment import State
 from batchpay.settings import LedgerSettings
 from tests.campaign.__main__ import gather
@@ -54,7 +54,7 @@ def cuts(cluster: Cluster, folder: Path, options: str, to_server: bool, step: in
     create_ledger(settings, "campaign", owner_url=server.owner_url(database))
     with CuttingProxy("127.0.0.1", cluster.port) as proxy:
         url = settings.url.replace(f":{cluster.port}/", f":{proxy.port}/") + options
-        accept_machine(replace(settings, url=url), "campaign", "by the proxy")
+        accept(replace(settings, url=url), "campaign", "by the proxy")
         ledger = open_ledger(replace(settings, url=url))
         name = register(ledger, columns(ledger, range(1, 4000)))
         with ledger.lock(ledger.find(name).digest):
@@ -96,7 +96,7 @@ def _release_after(cut: Cut, proxy: CuttingProxy) -> None:
 
 # Failovers
 
-_ACCEPT = ("ledger", "check", "--accept-machine", "--reason", "the standby was in step")
+_ACCEPT = ("ledger", "accept", "--reason", "the standby was in step")
 
 
 class Office:
@@ -241,7 +241,7 @@ def taken_over_too_late(office: Office, number: int, rows: int) -> Findings:
         sent = [entry["reference"] for entry in oracle.entries(since)]
         if len(sent) > permitted:
             found.wrong.append(f"{story}: {len(sent) - permitted} rows were sent by a server that had lost some")
-        done = first.run("ledger", "check", "--accept-witness", "--reason", "a standby took over too late")
+        done = first.run("ledger", "accept", "--reason", "a standby took over too late")
         status = second.json("status")
         if done.returncode or status.get("in_doubt", status) in (0, None):
             found.wrong.append(f"{story}: accepting it ended with {done.returncode}: {done.stderr} {status}")

@@ -199,7 +199,7 @@ def test_a_doubt_comes_before_what_a_restored_ledger_waits_for(call: Caller, tmp
     backup = ledger.read_bytes()
     assert call("submit", path)["accepted"] == 2
     ledger.write_bytes(backup)
-    call("ledger", "check", "--accept-witness", "--reason", "the disk died")
+    call("ledger", "accept", "--reason", "the disk died")
     limits.unlink()
     found = call("submit", path, "--release", "--reason", "looked at", "--dry-run")
     assert (found["in_doubt"], found["exit_code"], "since" in found["waits_for"]) == (1, 7, True)

@@ -97,6 +97,9 @@ def test_every_command_has_a_schema_and_keeps_to_it(
     call("gateway", "update", number, *ACCOUNT)
     call("gateway", "default", number, "--yes")
     call("gateway", "delete", number, "--yes")
+    assert call("ledger", "accept", "--rows-in-doubt", "--reason", "a whole machine was brought back")["lost"]
+    assert call("ledger", "check")["exit_code"] == 8
+    call("ledger", "accept", "--confirm")
     elsewhere = {"ledger-join", "ledger-move", "demo"}  # tests/cli/test_postgres.py, acceptance/test_readme.py
     assert call.seen == commands_with_object() - elsewhere
     lines = (tmp_path / "run.log").read_text().splitlines()

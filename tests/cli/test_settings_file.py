@@ -326,6 +326,6 @@ def test_a_preset_decision_is_never_read() -> None:
 def test_what_is_a_persons_decision() -> None:
     """CONTRACT's four, and every option that lifts what the program holds back."""
     assert {"again", "release", "reason", "yes"} <= DECISIONS
-    assert {"allow_duplicates", "stale", "settle", "accept_witness", "accept_machine"} <= DECISIONS
+    assert {"allow_duplicates", "stale", "settle", "rows_in_doubt", "confirm"} <= DECISIONS
     assert "accept_suggestions" in DECISIONS
-    assert {"lost_window_settled", "paid_elsewhere_checked", "beside_another"} <= DECISIONS
+    assert {"paid_elsewhere_checked", "beside_another"} <= DECISIONS

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.open import create_ledger, join, open_ledger
+from batchpay.ledger.open import accept, create_ledger, join, open_ledger
+from batchpay.ledger.records import LostWindow
 from batchpay.settings import LedgerSettings
 
 if TYPE_CHECKING:
@@ -82,6 +83,12 @@ class LedgerFactory:
         for left in ("-wal", "-shm"):
             Path(f"{self.path}{left}").unlink(missing_ok=True)
         copyfile(self._copy, self.path)
+
+    def accept_loss(self, why: str, *, rows_in_doubt: bool = False) -> LostWindow:
+        """Accept the ledger; return what it may not know of."""
+        lost = accept(self.settings, "ben", why, rows_in_doubt=rows_in_doubt).lost
+        assert lost is not None
+        return lost
 
     def close(self) -> None:
         """Close all that was opened."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from batchpay.errors import LedgerBehind
+from batchpay.errors import LedgerBehind, LedgerElsewhere
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.open import accept_witness, settle_lost_window
+from batchpay.ledger.open import accept, confirm
 from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, columns, register, states
 from tests.ledger.factories import LedgerFactory, PostgresFactory
@@ -51,7 +52,36 @@ def by_dump(used: PostgresFactory, name: str) -> None:
     used.server.load(dumped(used).decode(), name)
 
 
-@pytest.mark.ledgers("postgres", why="the server copies and restores it; a file's copies are in test_restoring.py")
+@pytest.mark.ledgers("sqlite", why="a file is copied; a database's copies are below")
+def test_a_copy_of_a_home_on_the_same_machine_pays_nothing(ledger_factory: LedgerFactory) -> None:
+    """Ledger, key and witness agree with each other, and the machine is the same: both copies paid."""
+    register(ledger_factory.create(), columns(ledger_factory.open(), [1, 2, 3]))
+    ledger_factory.close()
+    copy = LedgerFactory(ledger_factory.folder / "copy")
+    for place, other in ((ledger_factory.path.parent, copy.path.parent), (ledger_factory.key.parent, copy.key.parent)):
+        shutil.copytree(place, other)
+    with pytest.raises(LedgerElsewhere, match="is not the file that was last used, or not where that was"):
+        copy.open()
+    assert "was copied" in str(copy.open(read_only=True).outdated)
+    send(ledger_factory.open(), 1)
+    assert accept(copy.settings, "ada", "moved here; the first went on", rows_in_doubt=True).marked_in_doubt == 3
+    copy.close()
+
+
+@pytest.mark.ledgers("sqlite", why="a file is copied; a database's copies are below")
+def test_a_file_that_was_put_back_pays_nothing(ledger_factory: LedgerFactory) -> None:
+    """Even with all that the witness knows: whoever made the copy may have gone on with it elsewhere."""
+    register(ledger_factory.create(), columns(ledger_factory.open(), [1]))
+    ledger_factory.close()
+    shutil.copy2(ledger_factory.path, ledger_factory.folder / "copy.db")
+    (ledger_factory.folder / "copy.db").replace(ledger_factory.path)
+    with pytest.raises(LedgerElsewhere, match="is not the file"):
+        ledger_factory.open()
+    assert accept(ledger_factory.settings, "ada", "a new disk").lost is None
+    send(ledger_factory.open(), 1)
+
+
+@pytest.mark.ledgers("postgres", why="the server copies and restores it; a file's copies are above")
 @pytest.mark.parametrize("copy", [by_template, by_dump])
 def test_a_copy_under_another_name_pays_nothing(
     used: PostgresFactory, copy: Callable[[PostgresFactory, str], None]
@@ -88,8 +118,8 @@ def test_tables_that_were_restored_in_their_place_pay_nothing(used: PostgresFact
     for machine in (used, other):
         with pytest.raises(LedgerBehind, match="other tables than before"):
             machine.open()
-    assert accept_witness(used.settings, "ada", "restored after the fire").marked_in_doubt == 3
-    settle_lost_window(used.settings, "ada", "nothing was paid since")
+    assert accept(used.settings, "ada", "restored after the fire", rows_in_doubt=True).marked_in_doubt == 3
+    confirm(used.settings, "ada", "nothing was paid since")
     for machine in (used, other):
         assert set(states(machine.open(), machine.open().find(None).batch).values()) == {State.IN_DOUBT}
         machine.close()

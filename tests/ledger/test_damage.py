@@ -11,7 +11,7 @@ import pytest
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable, WrongUse
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.open import accept_witness
+from batchpay.ledger.open import accept
 from batchpay.ledger.postgres import audit as of_database
 from batchpay.ledger.records import Decision
 from batchpay.ledger.sqlite import audit, reading
@@ -157,7 +157,7 @@ def test_an_edited_ledger_is_damaged_and_not_accepted(used: LedgerFactory, sqlit
     used.close()
     witness = used.witness.read_bytes()
     with pytest.raises((LedgerNotUsable, WrongUse)):
-        accept_witness(used.settings, "ben", "the disk died")
+        accept(used.settings, "ben", "the disk died", rows_in_doubt=True)
     assert used.witness.read_bytes() == witness
     if used.kind == "sqlite":
         with pytest.raises(LedgerNotUsable):
@@ -486,7 +486,7 @@ def test_a_lost_acceptance_needs_name_and_reason(used: LedgerFactory) -> None:
     """Nobody accepts a ledger anonymously."""
     for who, why in (("", "x"), ("ada", " ")):
         with pytest.raises(WrongUse, match="named person"):
-            accept_witness(used.settings, who, why)
+            accept(used.settings, who, why, rows_in_doubt=True)
 
 
 def test_a_spilled_outcome_counts_for_its_own_attempt_only(ledger_factory: LedgerFactory) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from batchpay.ledger.columns import Lookup
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.open import accept_witness
+from batchpay.ledger.open import accept
 from batchpay.ledger.records import Decision
 from batchpay.payment import Environment, State
 from tests.ledger.batches import ACCEPTED, IN_DOUBT, columns, register, rejected
@@ -33,7 +33,7 @@ def test_who_and_why_stand_each_in_its_place(ledger_factory: LedgerFactory) -> N
     ledger.resolve(name, [Decision(2, State.ACCEPTED)], "finn", "stands in the portal")
     ledger_factory.close()
     ledger_factory.witness.unlink()
-    accept_witness(ledger_factory.settings, "gus", "moved to a new disk")
+    accept(ledger_factory.settings, "gus", "moved to a new disk", rows_in_doubt=True)
 
     ledger = ledger_factory.open()
     found = {event.kind: (event.who, event.why) for event in ledger.events() if event.why}

@@ -10,7 +10,7 @@ import pytest
 
 from batchpay.errors import WaitingForPerson, WrongUse
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.open import accept_witness
+from batchpay.ledger.open import accept
 from batchpay.ledger.records import Decision
 from batchpay.outcome import Outcome
 from batchpay.payment import State
@@ -31,7 +31,7 @@ class Trial:
             run.spill([(1, outcome)])
         factory.close()
         (self.spilled,) = factory.witness.parent.glob("witness.spill.*")
-        accept_witness(factory.settings, "ben", "the disk died")
+        accept(factory.settings, "ben", "the disk died", rows_in_doubt=True)
 
     def settle(self, state: State) -> None:
         """Decide about the first row; raises what the ledger does."""
@@ -109,7 +109,7 @@ def test_a_paid_row_that_was_put_back_can_be_settled_as_paid(trial: Trial) -> No
     """The way out that the words name."""
     trial.settle_unknowing(State.PENDING)
     trial.factory.close()
-    accept_witness(trial.factory.settings, "ben", "row 1 was made")
+    accept(trial.factory.settings, "ben", "row 1 was made", rows_in_doubt=True)
     trial.settle(State.ACCEPTED)
     ledger, told = trial.start()
     assert (told, ledger.find(trial.name).by_state[State.ACCEPTED].rows, ledger.check()) == ([], 1, [])

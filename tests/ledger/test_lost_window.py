@@ -10,7 +10,7 @@ import pytest
 
 from batchpay.errors import LedgerBehind, WaitingForPerson, WrongUse
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.open import accept_witness, open_ledger, settle_lost_window
+from batchpay.ledger.open import accept, confirm, open_ledger
 from batchpay.ledger.postgres.ledger import PostgresLedger
 from batchpay.ledger.records import SignOff
 from batchpay.ledger.sqlite.ledger import SqliteLedger
@@ -58,20 +58,25 @@ def test_an_acceptance_by_an_earlier_version_holds_nothing_back(closed: LedgerFa
     assert ledger.lost_window() is None
 
 
-def test_an_acceptance_of_what_is_in_order_names_no_lost_event(closed: LedgerFactory) -> None:
-    """Nothing is missing, and a sentence `events 3 to 2 are lost` would say so of nothing."""
-    assert accept_witness(closed.settings, "ben", "to be sure").lost.last_event is None
+def test_a_ledger_in_which_nothing_differs_is_accepted_only_with_its_rows_in_doubt(closed: LedgerFactory) -> None:
+    """To be sure: it was "accepted" in passing, and from then on refused every new file as if something were lost."""
+    with pytest.raises(WrongUse, match="there is nothing to accept"):
+        accept(closed.settings, "ben", "to be sure")
+    assert closed.open().lost_window() is None
+    closed.close()
+    assert closed.accept_loss("the whole machine was brought back", rows_in_doubt=True).last_event is None
 
 
 def test_a_restored_ledger_says_what_is_lost_and_registers_nothing_new(closed: LedgerFactory) -> None:
     """New content waits for a person, exit code 8; so does a release. Settled, it goes on."""
     lost = restored(closed)
-    with pytest.raises(LedgerBehind, match=r"brought back from a backup.*accept-witness"):
+    with pytest.raises(LedgerBehind, match=r"brought back from a backup.*ledger accept"):
         closed.open()
-    assert closed.open(read_only=True).check() != []
+    assert isinstance(closed.open(read_only=True).differences[0], LedgerBehind)
     closed.close()
-    accepted = accept_witness(closed.settings, "ben", "the disk died")
+    accepted = accept(closed.settings, "ben", "the disk died")
     assert accepted.marked_in_doubt == 3
+    assert accepted.lost is not None
     assert (accepted.lost.first_event, accepted.lost.last_event) == (3, 2 + lost)
     assert timedelta() <= datetime.now(UTC) - accepted.lost.since < timedelta(minutes=5)
     assert str(accepted.lost).startswith(f"events 3 to {2 + lost} are lost: what was done since 20")
@@ -80,7 +85,7 @@ def test_a_restored_ledger_says_what_is_lost_and_registers_nothing_new(closed: L
     by = [(event.who, event.why) for event in ledger.events() if event.kind == "witness accepted"]
     assert by == [("ben", "the disk died")]
     assert ledger.lost_window() == accepted.lost
-    with pytest.raises(WaitingForPerson, match="--lost-window-settled") as refused:
+    with pytest.raises(WaitingForPerson, match="ledger accept --confirm") as refused:
         register(ledger, columns(ledger, [1], salt="new"), content=b"new")
     assert refused.value.exit_code == 8
     with pytest.raises(WaitingForPerson):
@@ -90,7 +95,7 @@ def test_a_restored_ledger_says_what_is_lost_and_registers_nothing_new(closed: L
         )  # fmt: skip
     assert len(ledger.batches()) == 1
     closed.close()
-    settle_lost_window(closed.settings, "ben", "held against the bank's list of Friday")
+    confirm(closed.settings, "ben", "held against the bank's list of Friday")
     ledger = closed.open()
     assert ledger.lost_window() is None
     register(ledger, columns(ledger, [1], salt="new"), content=b"new")
@@ -99,49 +104,47 @@ def test_a_restored_ledger_says_what_is_lost_and_registers_nothing_new(closed: L
     assert ledger.check() == []
 
 
-def test_a_lost_window_is_settled_with_name_and_reason_once(closed: LedgerFactory) -> None:
-    """There must be something to settle; nobody settles anonymously; a later restore opens it anew."""
-    with pytest.raises(WrongUse, match="nothing to settle"):
-        settle_lost_window(closed.settings, "ben", "x")
+def test_what_was_lost_is_confirmed_once(closed: LedgerFactory) -> None:
+    """There must be something to confirm; a later restore opens it anew."""
+    with pytest.raises(WrongUse, match="nothing that this ledger lost"):
+        confirm(closed.settings, "ben", "x")
     for _ in range(2):
         closed.witness.unlink()
-        lost = accept_witness(closed.settings, "ben", "the witness is gone").lost
+        lost = closed.accept_loss("the witness is gone")
         assert lost.last_event is None
         assert "nobody knows" in str(lost)
-        with pytest.raises(WrongUse, match="named person"):
-            settle_lost_window(closed.settings, "ben", "")
-        settle_lost_window(closed.settings, "ben", "looked")
-        with pytest.raises(WrongUse, match="nothing to settle"):
-            settle_lost_window(closed.settings, "ben", "looked again")
+        confirm(closed.settings, "ben")
+        with pytest.raises(WrongUse, match="nothing that this ledger lost"):
+            confirm(closed.settings, "ben", "looked again")
 
 
 def test_a_second_acceptance_forgets_nothing_that_the_first_lost(closed: LedgerFactory) -> None:
     """The command typed twice, and a copy restored again: whoever compares must still begin at the first loss."""
     restored(closed)
-    first = accept_witness(closed.settings, "ben", "the disk died").lost
+    first = closed.accept_loss("the disk died")
     ledger = closed.open()
     closed.keep()
     for _ in range(9):
         ledger.note_backup("cron", "copy.db")
     closed.close()
     closed.put_back()
-    second = accept_witness(closed.settings, "ben", "and once more").lost
+    second = closed.accept_loss("and once more")
     assert (second.since, second.first_event) == (first.since, first.first_event)
     assert second.last_event is not None
     assert first.last_event is not None
     assert second.last_event > first.last_event
-    third = accept_witness(closed.settings, "ben", "typed again, to be sure").lost
+    third = closed.accept_loss("typed again, to be sure", rows_in_doubt=True)
     assert (third.since, third.first_event, third.last_event) == (first.since, first.first_event, None)
     assert closed.open().lost_window() == third
     closed.close()
-    settle_lost_window(closed.settings, "ben", "the whole week was compared")
-    assert accept_witness(closed.settings, "ben", "the clock was ahead").lost.since > first.since
+    confirm(closed.settings, "ben", "the whole week was compared")
+    assert closed.accept_loss("brought back", rows_in_doubt=True).since > first.since
 
 
 def test_a_run_of_a_known_batch_goes_on_in_a_restored_ledger(closed: LedgerFactory) -> None:
     """Only new content waits: what a person has put back to pending is sent."""
     restored(closed)
-    accept_witness(closed.settings, "ben", "the disk died")
+    accept(closed.settings, "ben", "the disk died")
     ledger = closed.open()
     batch = ledger.find(None)
     with ledger.lock(batch.digest):
@@ -200,8 +203,8 @@ def test_what_is_recorded_after_a_restore_was_accepted_meanwhile_is_known_after_
     """A command that was under way wrote to the witness that was replaced: a second restore went unnoticed."""
     under_way = closed.open()
     under_way.note_person("ann", "added eve")
-    accept_witness(closed.settings, "ann", "the disk died")
-    settle_lost_window(closed.settings, "ann", "compared with the gateway's list")
+    accept(closed.settings, "ann", "the disk died", rows_in_doubt=True)
+    confirm(closed.settings, "ann", "compared with the gateway's list")
     closed.keep()
     register(under_way, columns(under_way, [1, 2], salt="new"), content=b"new")
     closed.close()

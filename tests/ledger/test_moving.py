@@ -158,7 +158,7 @@ def test_all_of_a_ledger_arrives(mover: Mover) -> None:
     with pytest.raises(WrongUse, match="has moved to"):
         mover.move(mover.url.replace(mover.database, "another"))
     with pytest.raises(LedgerNotUsable, match="has moved to"):
-        door.accept_witness(mover.factory.settings, "eve", "let me send from it")
+        door.accept(mover.factory.settings, "eve", "let me send from it", rows_in_doubt=True)
 
 
 def test_an_acceptance_by_an_earlier_version_holds_nothing_back_there_either(mover: Mover) -> None:
@@ -383,13 +383,13 @@ def test_a_file_restored_from_before_the_move_is_never_in_force(mover: Mover, *,
     if with_witness:
         own.write_bytes(kept)
     assert mover.in_force() == [mover.there]
-    for accept in (door.accept_witness, door.accept_machine):
+    for doubt in (False, True):
         with pytest.raises(LedgerNotUsable, match="has moved to a database"):
-            accept(factory.settings, "ben", "as the message said")
+            door.accept(factory.settings, "ben", "as the message said", rows_in_doubt=doubt)
     with pytest.raises(LedgerNotUsable, match=re.escape(f"move that witness and {own} away; ")):
         door.open_ledger(factory.settings)  # one that agrees would have let through what the database has sent
     Path(door.location(mover.there).witness).unlink()  # the database burned
     own.unlink()
     with pytest.raises(LedgerBehind):
         door.open_ledger(factory.settings)
-    assert door.accept_witness(factory.settings, "ben", "the database is lost for good").marked_in_doubt == 2
+    assert door.accept(factory.settings, "ben", "the database is lost for good").marked_in_doubt == 2

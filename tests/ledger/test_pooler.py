@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from batchpay.errors import LedgerNotUsable
-from batchpay.ledger.open import accept_machine, open_ledger
+from batchpay.ledger.open import accept, open_ledger
 from batchpay.ledger.postgres.ledger import PostgresLedger
 from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, columns, register, states
@@ -49,7 +49,7 @@ def pooled(ledger_factory: LedgerFactory, request: pytest.FixtureRequest) -> Ite
             try:
                 _wait_for(url)
                 ledger_factory.settings = replace(ledger_factory.settings, url=url, pooler=True)
-                accept_machine(ledger_factory.settings, "ada", "by the new pooler")
+                accept(ledger_factory.settings, "ada", "by the new pooler")
                 yield ledger_factory
             finally:
                 ledger_factory.close()

@@ -23,6 +23,7 @@ from batchpay.errors import (
     BatchHeld,
     LedgerBehind,
     LedgerBesideAnother,
+    LedgerElsewhere,
     LedgerMissing,
     LedgerNewer,
     LedgerNotUsable,
@@ -34,19 +35,9 @@ from batchpay.errors import (
 )
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
 from batchpay.ledger.event_chain import now_ms
-from batchpay.ledger.open import (
-    accept_machine,
-    accept_witness,
-    create_ledger,
-    join,
-    location,
-    open_ledger,
-    settle_lost_window,
-    weaknesses,
-)
+from batchpay.ledger.open import accept, confirm, create_ledger, join, location, open_ledger, weaknesses
 from batchpay.ledger.postgres import store
 from batchpay.ledger.postgres.connection import Place, _refuse_unsafe, place_of
-from batchpay.ledger.postgres.failover import LedgerMoved
 from batchpay.payment import State
 from batchpay.settings import LedgerSettings
 from tests.ledger.batches import ACCEPTED, CANARY, IN_DOUBT, columns, new_batch, register, rejected, states
@@ -332,9 +323,9 @@ def test_a_cloned_machine_speaks_for_itself_alone(factory: PostgresFactory) -> N
         with pytest.raises(LedgerOnAnotherMachine, match="was copied here from another machine"):
             clone.open()
         join(clone.settings, "tester", "a second machine")
-        with pytest.raises(LedgerMoved, match="another address"):  # its loopback address is not the other machine's
+        with pytest.raises(LedgerElsewhere, match="another address"):  # its loopback address is not the other machine's
             clone.open()
-        accept_machine(clone.settings, "tester", "the same server")
+        accept(clone.settings, "tester", "the same server")
         of_clone = clone.open()
         with pytest.raises(BatchHeld), of_clone.lock(of_clone.find(name).digest):
             pass
@@ -371,15 +362,18 @@ def test_a_restored_database_sends_nothing_on_a_machine_that_knows(used: Postgre
     with pytest.raises(LedgerBehind, match="nothing was sent now"):
         used.open()
     looking = used.open(read_only=True)
-    for told in (looking.check()[-1], str(looking.find(None).outdated)):
+    for told in (str(looking.differences[0]), str(looking.find(None).outdated)):
         assert told.startswith("the ledger is older than this machine's witness")
     used.close()
     for who, why in (("", "x"), ("ada", " ")):
         with pytest.raises(WrongUse, match="named person"):
-            accept_witness(used.settings, who, why)
-    accepted = accept_witness(used.settings, "ada", "restored after the fire")
-    assert accepted.marked_in_doubt == 1
-    assert accept_witness(used.settings, "ada", "typed twice").lost.since == accepted.lost.since
+            accept(used.settings, who, why)
+    assert accept(used.settings, "ada", "restored after the fire").marked_in_doubt == 1
+    with pytest.raises(WrongUse, match="there is nothing to accept"):
+        accept(used.settings, "ada", "typed twice")
+    since = accept(used.settings, "ada", "to be sure", rows_in_doubt=True).lost
+    assert since is not None
+    assert since.last_event is None
     assert used.open(read_only=True).find(None).outdated is None
     ledger = used.open()
     assert states(ledger, ledger.find(None).batch)[3] is State.IN_DOUBT
@@ -387,9 +381,9 @@ def test_a_restored_database_sends_nothing_on_a_machine_that_knows(used: Postgre
     with pytest.raises(WaitingForPerson):
         register(ledger, columns(ledger, [7], salt="x"), content=b"two")
     used.close()
-    settle_lost_window(used.settings, "ada", "the bank's list was compared")
-    with pytest.raises(WrongUse, match="nothing to settle"):
-        settle_lost_window(used.settings, "ada", "again")
+    confirm(used.settings, "ada", "the bank's list was compared")
+    with pytest.raises(WrongUse, match="nothing that this ledger lost"):
+        confirm(used.settings, "ada", "again")
     ledger = used.open()
     register(ledger, columns(ledger, [7], salt="x"), content=b"two")
     settled = [(event.who, event.why) for event in ledger.events() if event.kind == "lost window settled"]
@@ -475,7 +469,7 @@ def test_a_restored_database_shuts_out_the_runs_that_it_shows(factory: PostgresF
         run = ledger.start(name, "ada")
         run.commit([1], [])
         factory.witness.write_bytes(b"")
-        accept_witness(factory.settings, "ada", "tried")
+        accept(factory.settings, "ada", "tried", rows_in_doubt=True)
         with pytest.raises(LedgerNotUsable, match="taken over the batch"):
             run.commit([2], [])
     factory.close()
@@ -628,7 +622,7 @@ def test_a_person_brings_a_clock_that_was_ahead_to_an_end(
     factory.close()
     with pytest.raises(LedgerNotUsable, match="hours before the ledger's last event"):
         factory.open()
-    with pytest.raises(WrongUse, match="nothing to accept"):
-        accept_machine(factory.settings, "ann", "the date of host B was wrong")
-    assert accept_witness(factory.settings, "ann", "the date of host B was wrong").marked_in_doubt == 1
-    assert states(factory.open(), batch) == {1: State.IN_DOUBT}
+    accepted = accept(factory.settings, "ann", "the date of host B was wrong")
+    assert (accepted.marked_in_doubt, accepted.lost) == (0, None), "a clock speaks of no loss"
+    assert states(factory.open(), batch) == {1: State.PENDING}
+    assert register(factory.open(), columns(ledger, [2]), content=b"new")

@@ -13,7 +13,7 @@ import pytest
 
 from batchpay.errors import BatchHeld, LedgerNotUsable
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.open import accept_machine, create_ledger
+from batchpay.ledger.open import accept, create_ledger
 from batchpay.ledger.postgres import connection, deadline
 from batchpay.ledger.postgres import run as of_run
 from batchpay.ledger.postgres import statements as sql
@@ -49,7 +49,7 @@ def through_proxy(factory: PostgresFactory, options: str = "") -> Iterator[Cutti
     with CuttingProxy(factory.server.host, factory.server.port) as proxy:
         url = factory.settings.url.replace(f":{factory.server.port}/", f":{proxy.port}/")
         factory.settings = replace(factory.settings, url=url + options)
-        accept_machine(factory.settings, "ada", "the same server, by a proxy")
+        accept(factory.settings, "ada", "the same server, by a proxy")
         yield proxy
         factory.close()
 

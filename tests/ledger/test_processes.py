@@ -241,13 +241,14 @@ def test_no_account_number_is_readable_in_any_file(registered: LedgerFactory) ->
     [
         (["check"], 0),
         (["check", "--json"], 0),
-        (["check", "--accept-witness"], 2),
-        (["check", "--accept-witness", "--reason", "moved"], 0),
+        (["accept"], 2),
+        (["accept", "--reason", "to be sure"], 2),
+        (["check", "--accept-witness", "--reason", "moved"], 2),
         (["init"], 5),
     ],
 )
 def test_the_command_line_cares_for_the_ledger(registered: LedgerFactory, arguments: list[str], code: int) -> None:
-    """`ledger check` says all is well, accepts a witness only with a reason; `ledger init` refuses an existing one."""
+    """`ledger check` says all is well, so there is nothing to accept; `ledger init` refuses an existing one."""
     settings = registered.settings
     environment = {
         "PATH": os.defpath, "HOME": str(registered.folder), "BATCHPAY_LEDGER": settings.url,
@@ -260,7 +261,7 @@ def test_the_command_line_cares_for_the_ledger(registered: LedgerFactory, argume
     )  # fmt: skip
     assert done.returncode == code, done.stderr
     if "--json" in arguments:
-        assert json.loads(done.stdout) == {"problems": [], "doubted": 0, "lost": None, "exit_code": 0}
+        assert json.loads(done.stdout) == {"problems": [], "accepting": [], "lost": None, "exit_code": 0}
 
 
 @FILE

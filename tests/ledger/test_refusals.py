@@ -22,10 +22,10 @@ from batchpay.errors import (
     LedgerNotUsable,
     SettingsNotUsable,
 )
-from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import create_key_file, load_keys
 from batchpay.ledger.locks import FileLock
-from batchpay.ledger.open import accept_witness, create_ledger, location, open_ledger, weaknesses
+from batchpay.ledger.open import accept, create_ledger, location, open_ledger, weaknesses
+from batchpay.ledger.paths import make_private_directory
 from batchpay.ledger.sqlite import files, opening
 from batchpay.ledger.sqlite.files import file_system
 from batchpay.ledger.sqlite.store import SqliteStore, lock_path, translate
@@ -75,6 +75,7 @@ def test_a_symbolic_link_is_followed_to_the_one_canonical_name(closed: LedgerFac
     real = closed.path.with_name("real.db")
     closed.path.rename(real)
     closed.path.symlink_to(real.name)
+    accept(closed.settings, "ben", "renamed")
     ledger = closed.open()
     assert ledger.registration_count() == 1
     assert real.with_name("real.db-wal").exists()
@@ -650,7 +651,7 @@ def test_what_can_be_no_witness_is_not_replaced_by_one(closed: LedgerFactory, tm
         {"folder": os.mkdir, "pipe": os.mkfifo}[what](other)
     before = other.stat()
     closed.settings = replace(closed.settings, witness=str(other))
-    for use in (closed.open, lambda: accept_witness(closed.settings, "ben", "it was moved")):
+    for use in (closed.open, lambda: accept(closed.settings, "ben", "it was moved", rows_in_doubt=True)):
         with pytest.raises(LedgerNotUsable, match=r"not a ledger's witness: is ledger\.witness right"):
             use()
     assert (other.stat().st_ino, other.stat().st_mode) == (before.st_ino, before.st_mode)
@@ -659,12 +660,16 @@ def test_what_can_be_no_witness_is_not_replaced_by_one(closed: LedgerFactory, tm
 @FILE
 @pytest.mark.parametrize("same", ["key", "ledger"])
 def test_a_witness_in_the_place_of_key_or_ledger_is_refused(closed: LedgerFactory, tmp_path: Path, same: str) -> None:
-    """`--accept-witness`, as the message advised, put the witness in the place of the only key, or of the ledger."""
+    """Accepting it, as the message advised, put the witness in the place of the only key, or of the ledger."""
     files = {"key": closed.key, "ledger": closed.path}
     (tmp_path / "link").symlink_to(files[same].parent)
     mistaken = replace(closed.settings, witness=str(tmp_path / "link" / files[same].name))
     before = {path: path.read_bytes() for path in files.values()}
-    for use in (open_ledger, lambda it: accept_witness(it, "ben", "it was moved"), lambda it: create_ledger(it, "ben")):
+    for use in (
+        open_ledger,
+        lambda it: accept(it, "ben", "it was moved", rows_in_doubt=True),
+        lambda it: create_ledger(it, "ben"),
+    ):
         with pytest.raises(SettingsNotUsable, match=r"and ledger\.witness name the same file.*each needs its own"):
             use(mistaken)
     assert {path: path.read_bytes() for path in files.values()} == before

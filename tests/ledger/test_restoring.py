@@ -17,14 +17,14 @@ from batchpay.cli.main import cli
 from batchpay.errors import (
     LedgerBehind,
     LedgerBesideAnother,
+    LedgerElsewhere,
     LedgerNotUsable,
-    LedgerOnAnotherMachine,
     WrongUse,
 )
 from batchpay.gateway.credentials import Credentials
 from batchpay.ledger import machine
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.open import accept_machine, accept_witness, create_ledger, open_ledger
+from batchpay.ledger.open import accept, create_ledger, open_ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.ledger.sqlite import opening
 from batchpay.payment import Actor, Totals
@@ -104,13 +104,13 @@ def restored(factory: LedgerFactory, tmp_path: Path) -> int:
 def test_a_copy_on_another_machine_is_not_written_to_until_a_person_accepts_it(closed: LedgerFactory) -> None:
     """Ledger, key and witness cloned together agree with each other: only the machine tells them apart."""
     closed.settings = as_machine(closed, "two")
-    with pytest.raises(LedgerOnAnotherMachine, match=r"sent nothing since .* --accept-machine .*: --accept-witness"):
+    with pytest.raises(LedgerElsewhere, match=r"another machine; nothing was sent now; if the other .* ledger accept"):
         closed.open()
     looked_at = closed.open(read_only=True)
     assert looked_at.check() == []
-    assert "was last used on another machine; if that one is off" in (looked_at.outdated or "")
+    assert "was last used on another machine; if the other sends nothing more" in (looked_at.outdated or "")
     closed.close()
-    accept_machine(closed.settings, "ben", "the old server is switched off")
+    accept(closed.settings, "ben", "the old server is switched off")
     ledger = closed.open()
     send(ledger, [1])
     events = [event for event in ledger.events() if event.kind == "machine accepted"]
@@ -118,19 +118,19 @@ def test_a_copy_on_another_machine_is_not_written_to_until_a_person_accepts_it(c
     assert "two" not in events[0].detail
     closed.close()
     closed.settings = as_machine(closed, "one")
-    with pytest.raises(LedgerOnAnotherMachine):
+    with pytest.raises(LedgerElsewhere):
         closed.open()
 
 
 def test_a_machine_is_accepted_with_name_and_reason_and_only_where_it_is_another(closed: LedgerFactory) -> None:
     """On its own machine there is nothing to accept, and nobody accepts anonymously."""
     with pytest.raises(WrongUse, match="nothing to accept"):
-        accept_machine(closed.settings, "ben", "because")
+        accept(closed.settings, "ben", "because")
     closed.settings = as_machine(closed, "two")
     for who, why in (("", "x"), ("ben", " ")):
         with pytest.raises(WrongUse, match="named person"):
-            accept_machine(closed.settings, who, why)
-    with pytest.raises(LedgerOnAnotherMachine):
+            accept(closed.settings, who, why)
+    with pytest.raises(LedgerElsewhere):
         closed.open()
 
 
@@ -148,7 +148,7 @@ def test_a_machine_without_an_identity_compares_nothing_and_forgets_nothing(
         closed.close()
     (tmp_path / "machine-id").write_text("0f" * 16 + "\n")
     assert machine.machine_name(closed.settings) == "0f" * 16
-    with pytest.raises(LedgerOnAnotherMachine):
+    with pytest.raises(LedgerElsewhere):
         closed.open()
     closed.settings = as_machine(closed, "one")
     assert len(closed.open().batches()) == 1
@@ -161,7 +161,7 @@ def test_a_machine_without_an_identity_accepts_no_machine(
     monkeypatch.setattr(machine, "MACHINE_ID", tmp_path / "none")
     closed.settings = as_machine(closed, "")
     with pytest.raises(WrongUse, match="nothing to accept"):
-        accept_machine(closed.settings, "ben", "because")
+        accept(closed.settings, "ben", "because")
 
 
 def test_another_ledgers_witness_says_nothing_of_the_machine(closed: LedgerFactory, tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_another_ledgers_witness_says_nothing_of_the_machine(closed: LedgerFacto
     closed.witness.write_bytes(other.witness.read_bytes())
     with pytest.raises(LedgerBehind, match="belongs to another ledger"):
         closed.open()
-    assert accept_witness(closed.settings, "ben", "the wrong file came back").lost.last_event is None
+    assert closed.accept_loss("the wrong file came back").last_event is None
     assert len(closed.open().batches()) == 1
 
 
@@ -192,7 +192,7 @@ def test_a_witness_of_an_earlier_version_learns_the_machine(closed: LedgerFactor
     send(unnamed.open(), [1])
     unnamed.close()
     unnamed.settings = as_machine(unnamed, "two")
-    with pytest.raises(LedgerOnAnotherMachine):
+    with pytest.raises(LedgerElsewhere):
         unnamed.open()
 
 
@@ -273,6 +273,9 @@ def test_a_copy_that_went_on_elsewhere_is_not_the_latest_however_long(closed: Le
         shutil.copy2(place, other)
     clone.settings = as_machine(clone, "one")
     send(closed.open(), [1])
+    with pytest.raises(LedgerElsewhere, match="is not the file that was last used"):
+        clone.open()
+    accept(clone.settings, "ben", "the first is not used any more, he thinks")
     send(clone.open(), [2])
     send(clone.open(), [3])
     for factory in (closed, clone):
@@ -282,14 +285,18 @@ def test_a_copy_that_went_on_elsewhere_is_not_the_latest_however_long(closed: Le
         closed.open()
 
 
-def test_accepting_a_witness_does_not_accept_the_machine(closed: LedgerFactory, tmp_path: Path) -> None:
-    """A copy restored on another machine takes both words; the machine that the witness names is kept."""
+def test_all_that_differs_is_told_and_accepted_at_once(closed: LedgerFactory, tmp_path: Path) -> None:
+    """A copy restored on another machine: each difference and what accepting it means, and one word for both."""
     restored(closed, tmp_path)
     closed.settings = as_machine(closed, "two")
-    accept_witness(closed.settings, "ben", "the disk died")
-    with pytest.raises(LedgerOnAnotherMachine):
-        closed.open()
-    accept_machine(closed.settings, "ben", "the old server died with it")
+    found = ledger_care.check_ledger(closed.settings)
+    assert [problem.partition(";")[0].partition(":")[0] for problem in found.problems] == [
+        f"the ledger is older than its witness {closed.witness}",
+        f"the ledger {closed.path} was last used on another machine",
+    ]
+    assert found.accepting[0].startswith("accepting it puts 3 rows in doubt that it would send, and no new file")
+    assert found.accepting[1].startswith("accepting it changes no row and holds up no file: where it was, nothing more")
+    accept(closed.settings, "ben", "the old server died with its disk")
     assert closed.open().lost_window() is not None
 
 
@@ -307,18 +314,20 @@ def test_check_tells_of_a_restored_ledger_by_its_exit_code(closed: LedgerFactory
     }  # fmt: skip
 
     def check(*options: str, **more: str) -> int:
-        done = CliRunner().invoke(cli, ["ledger", "check", *options], env=environment | more, standalone_mode=False)
+        asked = ["ledger", "accept" if options else "check", *options]
+        done = CliRunner().invoke(cli, asked, env=environment | more, standalone_mode=False)
         return int(done.return_value) if done.exception is None else int(getattr(done.exception, "exit_code", 1))
 
     assert check() == 0
     assert check(BATCHPAY_MACHINE="two") == 5
     lost = restored(closed, tmp_path)
     assert lost
-    assert check("--accept-witness") == 2
-    assert check("--accept-witness", "--reason", "the disk died") == 0
+    assert check("--reason", " ") == 2
+    assert check("--reason", "the disk died") == 0
+    assert check("--reason", "the disk died") == 2
+    assert check("--rows-in-doubt", BATCHPAY_CONFIRM="1", BATCHPAY_REASON="x") == 2
     assert check() == 8
-    assert check(BATCHPAY_LOST_WINDOW_SETTLED="1", BATCHPAY_REASON="x") == 8
-    assert check("--lost-window-settled", "--reason", "looked at every line") == 0
+    assert check("--confirm") == 0
     assert check() == 0
 
 
@@ -350,7 +359,7 @@ def test_a_restored_ledger_that_is_only_read_says_that_its_numbers_may_be_old(
         return shown, done[-1].return_value
 
     assert told() == ([True] * 5, 5), "a dry run ends as the submission would, which this ledger refuses"
-    accept_witness(closed.settings, "ben", "the disk died")
+    accept(closed.settings, "ben", "the disk died")
     assert closed.open(read_only=True).find(None).outdated is None
     assert told() == ([False] * 5, 8)
 
@@ -373,7 +382,7 @@ def test_a_clock_before_the_last_event_is_refused(
     move_last_event(closed, hours, monkeypatch)
     closed.open(read_only=True)
     if refused:
-        with pytest.raises(LedgerNotUsable, match=r"set the clock, or .* --accept-witness"):
+        with pytest.raises(LedgerNotUsable, match=r"set the clock, or .* ledger accept"):
             closed.open()
     else:
         assert abs(closed.open().opened_after_s - hours * 3600) < 1

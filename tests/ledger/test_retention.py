@@ -19,7 +19,7 @@ from batchpay.errors import BatchHeld, LedgerBehind, LedgerNotUsable, RunStopped
 from batchpay.ledger.columns import Lookup
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.event_chain import Replay
-from batchpay.ledger.open import accept_witness, settle_lost_window
+from batchpay.ledger.open import accept, confirm
 from batchpay.ledger.postgres.moves import erase_texts
 from batchpay.ledger.postgres.store import PostgresTransaction
 from batchpay.ledger.records import Decision, Purge
@@ -319,11 +319,11 @@ def test_a_backup_from_before_the_purge(old: LedgerFactory, tmp_path: Path) -> N
     (tmp_path / "copy.db").replace(old.path)
     with pytest.raises(LedgerBehind):
         old.open()
-    accept_witness(old.settings, "ben", "the disk failed")
+    accept(old.settings, "ben", "the disk failed", rows_in_doubt=True)
     with pytest.raises(WaitingForPerson):
         purge(old.open())
     old.close()
-    settle_lost_window(old.settings, "ben", "nothing was paid since")
+    confirm(old.settings, "ben", "nothing was paid since")
     assert [one.rows for one in purge(old.open()).erased] == [60]
     old.close()
     assert [text for text in texts if text in files_of(old)] == []

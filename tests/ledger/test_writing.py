@@ -11,7 +11,7 @@ import pytest
 from batchpay.errors import BatchHeld, LedgerNotUsable
 from batchpay.ledger.columns import PaymentColumns
 from batchpay.ledger.contract import Ledger, Run
-from batchpay.ledger.open import accept_witness, settle_lost_window
+from batchpay.ledger.open import accept, confirm
 from batchpay.ledger.sqlite import store
 from batchpay.ledger.sqlite.batch_writer import SqliteChunkWriter
 from batchpay.ledger.sqlite.store import SqliteTransaction
@@ -149,8 +149,8 @@ def test_every_descriptor_is_given_back(ledger_factory: LedgerFactory) -> None:
             ledger.start(name, "ada").finish(None)
         ledger_factory.close()
         ledger_factory.witness.unlink()
-        accept_witness(ledger_factory.settings, "ada", "a new disk")
-        settle_lost_window(ledger_factory.settings, "ada", "nothing was lost")
+        accept(ledger_factory.settings, "ada", "a new disk", rows_in_doubt=True)
+        confirm(ledger_factory.settings, "ada", "nothing was lost")
 
     ledger_factory.create()
     ledger_factory.close()

@@ -41,6 +41,7 @@ ACTIONS: dict[str, Weighed] = {
     "accept": Weighed(disasters.accept, 3),
     "settle_window": Weighed(disasters.settle_window, 2),
     "clone": Weighed(disasters.clone, 1),
+    "copy": Weighed(disasters.copy, 1),
     "set_back": Weighed(disasters.set_back, 1),
     "edit_by_hand": Weighed(disasters.edit_by_hand, 1),
     "second_ledger": Weighed(disasters.second_ledger, 1),

@@ -78,7 +78,7 @@ def accept(world: World, a: int, b: int, c: int) -> None:
     """A person accepts the ledger as is: what it would send is in doubt now."""
     if not world.forbidden:
         return
-    done = world.run("ledger", "check", "--accept-witness", *REASON)
+    done = world.run("ledger", "accept", *REASON)
     if done.code == 0:
         world.forbidden = ""
         world.window_open, world.window_lost = world.window_open or world.window_lost, False
@@ -92,15 +92,21 @@ def settle_window(world: World, a: int, b: int, c: int) -> None:
     """A person says that the period the ledger does not remember is settled."""
     if not world.window_open or world.forbidden:
         return
-    if world.run("ledger", "check", "--lost-window-settled", *REASON).code == 0:
+    if world.run("ledger", "accept", "--confirm", *REASON).code == 0:
         world.window_open = False
 
 
 def clone(world: World, a: int, b: int, c: int) -> None:
-    """Copy the home with ledger, key and witness to another machine, and continue there."""
+    """Another machine wakes up with the same disk, and continues there."""
     if world.ledger.is_in_home and world.batches and not world.forbidden:
-        with world.another_home("clone") as home:
-            _try_there(world, home, a, world.files, "the ledger was cloned to another machine", "machine-two")
+        _try_there(world, world.home, a, world.files, "the machine was cloned", "machine-two")
+
+
+def copy(world: World, a: int, b: int, c: int) -> None:
+    """Copy the ledger, with the home that knows it, and continue with the copy on the same machine."""
+    if world.batches and not world.forbidden:
+        with world.ledger.copied(world) as (home, environment):
+            _try_there(world, home, a, world.files, "the ledger was copied", **environment)
 
 
 def set_back(world: World, a: int, b: int, c: int) -> None:
@@ -110,7 +116,7 @@ def set_back(world: World, a: int, b: int, c: int) -> None:
     make(world, a, b, c)
     file = world.files[-1]
     send(world, file, ["--limit", "1"])
-    with world.another_home("set-back") as home:
+    with world.another_home("set-back") as before:
         began = len(world.gateway.arrivals)
         if c % 2:  # the machine dies while it sends, and somebody looks at the results
             call, command = prepare(world, file, [])
@@ -123,9 +129,10 @@ def set_back(world: World, a: int, b: int, c: int) -> None:
         if all(one.void == "not applied" for one in world.gateway.arrivals[began:]):
             return
         for results in world.home.glob("*.results*.csv"):
-            shutil.copy2(results, home)
+            shutil.copy2(results, before)
         tries = [(["submit", file.name, "--json"], file.rows), (["resume", "--json"], file.rows)]
-        _must_send_nothing(world, home, tries, "the machine was set back")
+        with world.as_it_was(before):
+            _must_send_nothing(world, world.home, tries, "the machine was set back")
 
 
 def edit_by_hand(world: World, a: int, b: int, c: int) -> None:
@@ -183,7 +190,9 @@ def clock_back(world: World, a: int, b: int, c: int) -> None:
         world.pass_hours(hours)
 
 
-def _try_there(world: World, home: Path, a: int, files: list[File], why: str, machine: str = "machine-one") -> None:
+def _try_there(
+    world: World, home: Path, a: int, files: list[File], why: str, machine: str = "machine-one", **environment: str
+) -> None:
     """Submit a file and resume a batch in another home: neither may send anything."""
     file, batch = chosen(files, a), chosen(_alive(world), a)
     tries: list[tuple[list[str], list[Row]]] = []
@@ -191,15 +200,15 @@ def _try_there(world: World, home: Path, a: int, files: list[File], why: str, ma
         tries.append((["submit", file.name, "--json"], file.rows))
     if batch is not None:
         tries.append((["resume", batch.name, "--json"], batch.rows))
-    _must_send_nothing(world, home, tries, why, machine)
+    _must_send_nothing(world, home, tries, why, BATCHPAY_MACHINE=machine, **environment)
 
 
 def _must_send_nothing(
-    world: World, home: Path, tries: list[tuple[list[str], list[Row]]], why: str, machine: str = "machine-one"
+    world: World, home: Path, tries: list[tuple[list[str], list[Row]]], why: str, **environment: str
 ) -> None:
     for arguments, rows in tries:
-        call = world.call(*arguments, home=home, BATCHPAY_MACHINE=machine)
-        call = Call(call.arguments, str(home), call.environment)
+        call = world.call(*arguments, home=home)
+        call = Call(call.arguments, str(home), {**call.environment, **environment})
         command = world.begin(call, rows=list(rows), forbidden=why)
         command.disturbed = True
         done = run_here(call)

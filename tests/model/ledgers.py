@@ -36,6 +36,9 @@ class Ledger(Protocol):
     def bring_back(self, copy: str, *, in_use: bool = False) -> None:
         """Put a copy in its place; `in_use` does so while a command has the ledger open."""
 
+    def copied(self, world: World) -> AbstractContextManager[tuple[Path, dict[str, str]]]:
+        """Copy it and the home that knows it for a while; yields that home, and what tells where the copy is."""
+
     def edited(self, world: World) -> AbstractContextManager[Path | None]:
         """Make paid rows pending with a database tool for a while; yields the home that has it so, or None."""
 
@@ -69,14 +72,19 @@ class LedgerFile:
         shutil.copyfile(copy, self._path)
 
     @contextmanager
+    def copied(self, world: World) -> Iterator[tuple[Path, dict[str, str]]]:
+        with world.another_home("copy") as home:
+            yield home, {}
+
+    @contextmanager
     def edited(self, world: World) -> Iterator[Path | None]:
-        with world.another_home("edited") as home:
-            with closing(sqlite3.connect(home / LEDGER)) as connection:
+        with world.another_home("edited") as before, world.as_it_was(before):
+            with closing(sqlite3.connect(self._path)) as connection:
                 statement = "UPDATE row SET state = ? WHERE state IN (?, ?)"
                 changed = connection.execute(statement, (_PENDING, *_FINAL)).rowcount
                 connection.execute("DELETE FROM attempt")
                 connection.commit()
-            yield home if changed else None
+            yield world.home if changed else None
 
     def texts_of(self, batch: str) -> tuple[int, int]:
         with closing(sqlite3.connect(self._path)) as connection:
@@ -113,6 +121,16 @@ class LedgerDatabase:
 
     def bring_back(self, copy: str, *, in_use: bool = False) -> None:
         self._server.put_back(copy, self._name)
+
+    @contextmanager
+    def copied(self, world: World) -> Iterator[tuple[Path, dict[str, str]]]:
+        name = f"{self._name}_beside"
+        self._copy(self._name, name)
+        try:
+            with world.another_home("copy") as home:
+                yield home, {"BATCHPAY_LEDGER": self._server.url(name)}
+        finally:
+            self._server.drop(name)
 
     @contextmanager
     def edited(self, world: World) -> Iterator[Path | None]:

@@ -162,7 +162,7 @@ DEFECTS = (
                 "    if used_for is not None and not used_for:\n        plan.verify_content",
             ),
             (
-                "ledger/plans.py",
+                "ledger/decisions.py",
                 "    if known is not None:\n        raise",
                 '    if known == "":\n        raise',
             ),
@@ -310,18 +310,35 @@ DEFECTS = (
         "make:1:0:0 submit:0:6:0 clone:0:0:0",
         (
             (
-                "ledger/sqlite/opening.py",
-                "    elif known is not None and known != store.machine:\n",
-                "    elif known is not None and known == b'':\n",
+                "ledger/sqlite/restoring.py",
+                'another machine" if record.machine not in (None, machine) else ""',
+                'another machine" if record.machine == "" else ""',
             ),
         ),
+    ),
+    Defect(
+        "C10 a copy of the file on the same machine sends",
+        "make:1:0:0 submit:0:6:0 copy:0:0:0",
+        (
+            (
+                "ledger/sqlite/restoring.py",
+                "if not what and record.place not in (None, store.where):",
+                "if not what and record.place == '':",
+            ),
+        ),
+    ),
+    Defect(
+        "C10 a copy of the database on the same server sends",
+        "make:1:0:0 submit:0:6:0 copy:0:0:0",
+        (("ledger/postgres/failover.py", "    return _elsewhere(store, known)\n", "    return None\n"),),
+        on_postgres=True,
     ),
     Defect(
         "C11 a restored ledger registers new content",
         "go_on_after_a_restore:0:1:0",
         (
             (
-                "ledger/lost_window.py",
+                "ledger/decisions.py",
                 "    if lost is not None:\n        raise",
                 "    if lost == 0:\n        raise",
             ),
@@ -485,7 +502,7 @@ DEFECTS = (
             (
                 "ledger/sqlite/ledger.py",
                 "        check_batch(self.store, number)\n        return SqliteRun",
-                "        audit.refuse_behind(self.store)\n        check_batch(self.store, number)\n        return SqliteRun",
+                "        from batchpay.ledger.sqlite import restoring\n\n        if found := restoring.differences(self.store):\n            raise found[0]\n        check_batch(self.store, number)\n        return SqliteRun",
             ),
         ),
     ),
@@ -498,6 +515,7 @@ DEFECTS = (
                 "                store.begun = lambda: failover.begin_whole(store)\n",
                 "",
             ),
+            ("ledger/postgres/opening.py", "        store.follow = lambda: failover.follow(store)\n", ""),
         ),
         on_postgres=True,
     ),
@@ -510,6 +528,7 @@ DEFECTS = (
                 "                store.begun = lambda: failover.begin_whole(store)\n",
                 "",
             ),
+            ("ledger/postgres/opening.py", "        store.follow = lambda: failover.follow(store)\n", ""),
             (
                 "ledger/postgres/ledger.py",
                 "        audit.check_batch(self.store, number)\n",

@@ -42,7 +42,7 @@ STORIES: dict[str, int] = {
     "answers:3 make submit:*:0": 4,
     "make? submit? reconcile": 9,
     # the ledger, its machine and its settings are not what they were
-    "make submit:*:6 clone": 3,
+    "make submit:*:6 clone|copy": 4,
     "make submit:*:0|6 second_ledger": 4,
     "make submit:*:6 edit_by_hand": 5,
     "make clock_back|foreign_settings|odd_api_id|full_output": 10,

@@ -5,6 +5,7 @@ After every command the invariants are checked (invariants.py): a walk ends at t
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -270,6 +271,16 @@ class World:
         self.ledger.close()
 
     @contextmanager
+    def as_it_was(self, before: Path) -> Iterator[None]:
+        """The home's disk as it was: the same files at the same place, with what a copy has; afterwards as it is."""
+        with self.another_home("now") as now:
+            _write_over(before, self.home)
+            try:
+                yield
+            finally:
+                _write_over(now, self.home)
+
+    @contextmanager
     def another_home(self, name: str) -> Iterator[Path]:
         """A copy of the home elsewhere: another machine, or another person's."""
         path = self.folder / name
@@ -278,6 +289,13 @@ class World:
             yield path
         finally:
             shutil.rmtree(path)
+
+
+def _write_over(source: Path, target: Path) -> None:
+    for path in [path for path in target.rglob("*") if not path.is_dir()]:
+        if not os.path.lexists(source / path.relative_to(target)):
+            path.unlink()
+    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
 
 
 def _told(row: Row) -> str:

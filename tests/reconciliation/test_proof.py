@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from batchpay.ledger.open import accept_witness
+from batchpay.ledger.open import accept
 from batchpay.payment import State
 from batchpay.reconciliation.matching import match
 from batchpay.reconciliation.statement import ExportMap, read_export
@@ -197,7 +197,7 @@ def test_a_line_from_before_a_batch_says_nothing_of_it_in_a_restored_ledger(
         add_batch(ledger, [Planned(1, invoice="B")], file="later.csv")
     shutil.rmtree(state)
     (tmp_path / "kept").rename(state)
-    accept_witness(ledger_settings(tmp_path), "Kim", "the disk failed")
+    accept(ledger_settings(tmp_path), "Kim", "the disk failed", rows_in_doubt=True)
     dates = ["" if one is None else (today() + timedelta(days=one)).isoformat() for one in days]
     lines = [f"R{number},A,12.50,{day},,Settled" for number, day in enumerate(dates)]
     read = read_export(export(tmp_path / "export.csv", lines), ExportMap())

@@ -12,7 +12,7 @@ import openpyxl
 import pytest
 
 from batchpay.errors import FileRefused, WrongUse
-from batchpay.ledger.open import accept_witness
+from batchpay.ledger.open import accept
 from batchpay.ledger.records import RESTORED_REASON, Decision
 from batchpay.payment import State, Totals
 from batchpay.reconciliation.resolution import (
@@ -243,7 +243,7 @@ def test_a_row_that_a_restored_ledger_never_sent_is_not_said_to_have_been_sent(t
     """`sent , and perhaps again` would send a person to look for a payment of which nothing is known."""
     with ledger_in(tmp_path) as ledger:
         batch = add_batch(ledger, [Planned(1, State.PENDING)])
-    accept_witness(ledger_settings(tmp_path), "ben", "the disk died")
+    accept(ledger_settings(tmp_path), "ben", "the disk died", rows_in_doubt=True)
     with ledger_in(tmp_path) as ledger:
         (found,) = rows_in_doubt(ledger, batch, timeout_s=30.0)
     assert (found.why, found.sent_from, found.sent_until) == (RESTORED_REASON, None, None)

@@ -12,7 +12,7 @@ import pytest
 
 from batchpay.cli.paths import beside
 from batchpay.errors import LedgerBehind
-from batchpay.ledger.open import accept_witness, open_ledger
+from batchpay.ledger.open import accept, open_ledger
 from batchpay.ledger.records import Decision
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
@@ -52,10 +52,14 @@ def keep(desk: Desk) -> None:
 
 
 def bring_back(desk: Desk) -> None:
-    """Put the copy in the place of what there is."""
+    """Set the machine's disk back to the copy: each file is the same one, and has what it had."""
     for name in ("state", "keys"):
-        shutil.rmtree(desk.folder / name)
-        (desk.folder / f"{name}.kept").rename(desk.folder / name)
+        kept = desk.folder / f"{name}.kept"
+        for path in [path for path in (desk.folder / name).rglob("*") if path.is_file()]:
+            if not (kept / path.relative_to(desk.folder / name)).exists():
+                path.unlink()
+        shutil.copytree(kept, desk.folder / name, dirs_exist_ok=True)
+        shutil.rmtree(kept)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -65,7 +69,7 @@ def test_yesterdays_ledger_does_not_pay_again_what_its_results_show(desk: Desk, 
     desk.answer = lambda _: Outcome(state, "told", Answer(200, "1", "told"), bytes_sent=900)
     results = snapshot(desk, kind)
     before = results.read_bytes()
-    with pytest.raises(LedgerBehind, match=rf"shows 6 {state} rows .* the ledger 3.*--accept-witness"):
+    with pytest.raises(LedgerBehind, match=rf"shows 6 {state} rows .* the ledger 3.*ledger accept --rows-in-doubt"):
         desk.submit(desk.folder / "pay.csv", run=RunRequest(results))
     assert results.read_bytes() == before
     assert set(desk.arrived.values()) == {1}
@@ -121,7 +125,7 @@ def test_a_row_that_was_being_sent_is_known_by_its_results(desk: Desk, kind: str
     with pytest.raises(LedgerBehind, match=r"shows row 4 of batch .* as sent, the ledger no such attempt"):
         desk.submit(path, run=RunRequest(results))
     assert set(desk.arrived.values()) == {1}
-    accept_witness(desk.settings.ledger, "ann", "the machine was set back, and nothing later is left")
+    accept(desk.settings.ledger, "ann", "the machine was set back, and nothing later is left", rows_in_doubt=True)
     with closing(open_ledger(desk.settings.ledger)) as ledger:
         ledger.resolve(batch, [Decision(4, State.ACCEPTED), Decision(5, State.PENDING)], "ann", "the portal")
     summary = desk.submit(path, run=RunRequest(results))
@@ -167,7 +171,7 @@ def test_results_that_show_more_are_not_replaced(desk: Desk) -> None:
     before, batch = results.read_bytes(), batch_of(results)
     again = results_again(batch, lambda _: results, desk.settings)
     assert again.results == str(results.with_name("pay.results-2.csv"))
-    accept_witness(desk.settings.ledger, "ann", "the machine was set back, and nothing later is left")
+    accept(desk.settings.ledger, "ann", "the machine was set back, and nothing later is left", rows_in_doubt=True)
     assert desk.submit(desk.folder / "pay.csv", run=RunRequest(results)).results == again.results
     assert results.read_bytes() == before
     with closing(open_ledger(desk.settings.ledger)) as ledger:
@@ -231,7 +235,7 @@ def test_resume_does_not_either_and_a_person_continues_from_doubt(desk: Desk) ->
     snapshot(desk, "csv").rename(desk.folder / "results.csv")
     with pytest.raises(LedgerBehind, match="shows 6 accepted rows"):
         desk.resume()
-    accept_witness(desk.settings.ledger, "ann", "the machine was set back, and nothing later is left")
+    accept(desk.settings.ledger, "ann", "the machine was set back, and nothing later is left", rows_in_doubt=True)
     summary = desk.resume()
     assert (summary.of(State.ACCEPTED).rows, summary.of(State.IN_DOUBT).rows) == (3, 3)
     assert set(desk.arrived.values()) == {1}
@@ -361,7 +365,7 @@ def test_a_row_in_doubt_that_a_person_decided_about_after_the_restore_is_sent(de
     bring_back(desk)
     with pytest.raises(LedgerBehind, match=r"shows row 2 of batch .* as sent"):
         desk.submit(path, run=RunRequest(results))
-    accept_witness(desk.settings.ledger, "ann", "the machine was set back, and nothing later is left")
+    accept(desk.settings.ledger, "ann", "the machine was set back, and nothing later is left", rows_in_doubt=True)
     with closing(open_ledger(desk.settings.ledger)) as ledger:
         ledger.resolve(batch, [Decision(2, State.PENDING)], "ann", "the portal does not know it")
     desk.answer = lambda _: ACCEPTED

@@ -13,7 +13,7 @@ from batchpay.ledger import open as door
 from batchpay.ledger.records import LostWindow
 from batchpay.settings import LedgerSettings, Settings
 from batchpay.workflows.health import Limits, health
-from batchpay.workflows.ledger_care import Accept, LedgerCheck, back_up, check_ledger, make_ledger
+from batchpay.workflows.ledger_care import LedgerCheck, accept_ledger, back_up, check_ledger, make_ledger
 from tests.support.ledger_factory import ledger_settings
 from tests.workflows.desk import ANN
 
@@ -28,30 +28,27 @@ def settings(tmp_path: Path) -> LedgerSettings:
     return found
 
 
-def test_a_check_accepts_nothing_by_itself(settings: LedgerSettings) -> None:
-    """A ledger in order is reported to be in order; each thing to accept needs a reason."""
-    nothing = Accept()
-    assert not (nothing.witness or nothing.machine or nothing.lost_window_settled)
-    found = check_ledger(settings, nothing, ANN)
-    assert (found.problems, found.lost, found.accepted, found.exit_code) == ([], None, None, 0)
-    for asked in (Accept(" ", witness=True), Accept(machine=True), Accept("", lost_window_settled=True)):
+def test_a_ledger_in_order_has_nothing_to_accept(settings: LedgerSettings) -> None:
+    """A ledger in order is reported to be in order, and accepting anything needs a reason."""
+    found = check_ledger(settings)
+    assert (found.problems, found.accepting, found.lost, found.exit_code) == ([], [], None, 0)
+    for reason in (None, " "):
         with pytest.raises(WrongUse, match="needs --reason"):
-            check_ledger(settings, asked, ANN)
+            accept_ledger(settings, reason, ANN, rows_in_doubt=True)
 
 
 @pytest.mark.parametrize(
-    ("problems", "lost", "accepted", "code"),
+    ("problems", "lost", "code"),
     [
-        ([], None, None, 0),
-        (["the ledger is damaged"], None, None, 5),
-        (["the ledger is damaged"], LOST, None, 5),
-        ([], LOST, None, 8),
-        ([], LOST, LOST, 0),
+        ([], None, 0),
+        (["the ledger is damaged"], None, 5),
+        (["the ledger is damaged"], LOST, 5),
+        ([], LOST, 8),
     ],
 )
-def test_what_a_check_ends_with(problems: list[str], lost: Any, accepted: Any, code: int) -> None:
-    """Damage first, then what waits for a person; whoever has just accepted the witness knows of it."""
-    assert LedgerCheck(problems, lost, [], accepted).exit_code == code
+def test_what_a_check_ends_with(problems: list[str], lost: Any, code: int) -> None:
+    """Damage first, then what waits for a person."""
+    assert LedgerCheck(problems, [], lost, []).exit_code == code
 
 
 def test_a_ledger_that_can_not_be_written_is_still_copied(

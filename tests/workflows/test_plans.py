@@ -13,7 +13,7 @@ from typing import Any, Self
 import pytest
 
 from batchpay.errors import BatchpayError, FileRefused, WaitingForPerson
-from batchpay.ledger.open import accept_witness, settle_lost_window
+from batchpay.ledger.open import accept, confirm
 from batchpay.payment import Totals
 from batchpay.workflows import approve, check
 from batchpay.workflows.requests import Decisions
@@ -55,8 +55,8 @@ def test_a_plan_from_before_a_restore_must_be_prepared_again(
         ledger.backup(copy)
     office.submit(path, plan)
     copy.replace(settings.url)
-    accept_witness(settings, "ann", "the disk died")
-    settle_lost_window(settings, "ann", "compared with the export, as she thought")
+    accept(settings, "ann", "the disk died", rows_in_doubt=True)
+    confirm(settings, "ann", "compared with the export, as she thought")
     with pytest.raises(FileRefused, match=r"before the ledger was restored.* Prepare a new plan"):
         office.submit(path, plan)
     with pytest.raises(FileRefused, match="before the ledger was restored"):

@@ -14,7 +14,7 @@ import pytest
 
 from batchpay.cli.reconcile import reconcile as command
 from batchpay.errors import FileRefused, WrongUse
-from batchpay.ledger.open import accept_witness, open_ledger
+from batchpay.ledger.open import accept, open_ledger
 from batchpay.outcome import Outcome
 from batchpay.payment import State
 from batchpay.workflows.reconcile import ReconcileRequest, reconcile
@@ -202,7 +202,7 @@ def test_what_a_restored_ledger_knows_of_a_row_says_nothing_about_its_last_attem
     shutil.rmtree(desk.folder / "keys.kept")
     shutil.copytree(desk.folder / "keys", desk.folder / "keys.kept")  # only the ledger is of before
     bring_back(desk)
-    accept_witness(desk.settings.ledger, "ann", "the disk failed")
+    accept(desk.settings.ledger, "ann", "the disk failed", rows_in_doubt=True)
     export, today = desk.folder / "export.csv", datetime.now(UTC).date().isoformat()
     header = "Transaction ID,Invoice Number,Amount,Date,Status"
     export.write_text(f"{header}\nTX-2,A-2,10.00,{today},Declined\n")
@@ -241,7 +241,7 @@ def test_before_a_restore_is_before_for_rows_in_doubt_as_well(desk: Desk, batch:
     bring_back(desk)
     export, today = desk.folder / "export.csv", datetime.now(UTC).date().isoformat()
     export.write_text(f"Transaction ID,Invoice Number,Amount,Date,Status\nTX-2,A-2,10.00,{today},Declined\n")
-    accept_witness(desk.settings.ledger, "ann", "the disk failed")
+    accept(desk.settings.ledger, "ann", "the disk failed", rows_in_doubt=True)
     reconcile(batch, ReconcileRequest(str(export), output=str(desk.folder / "out.csv")), desk.settings, ANN, Reader())
     with pytest.raises(FileRefused, match="row 2 may have been sent since this sheet was written"):
         decide_by_sheet(desk, batch, sheets[0])
@@ -269,14 +269,14 @@ def test_a_sheet_of_one_restore_is_not_about_the_next_of_the_same_backup(desk: D
     desk.resume(batch)
     (desk.folder / "results.csv").unlink(missing_ok=True)  # they would keep it from being sent
     shutil.copy(backup, settings.ledger.url)
-    accept_witness(settings.ledger, "ann", "the disk failed")
+    accept(settings.ledger, "ann", "the disk failed", rows_in_doubt=True)
     list_in_doubt(batch, settings, ANN, sheet=str(sheet))
     decide_by_sheet(desk, batch, sheet)
     desk.resume(batch)
     paid = desk.arrived.copy()
     (desk.folder / "results.csv").unlink()
     shutil.copy(backup, settings.ledger.url)
-    accept_witness(settings.ledger, "ann", "the new disk failed as well")
+    accept(settings.ledger, "ann", "the new disk failed as well", rows_in_doubt=True)
     with pytest.raises(FileRefused, match="row 1 may have been sent since this sheet was written"):
         decide_by_sheet(desk, batch, sheet)
     desk.resume(batch)

@@ -37,7 +37,7 @@ def receive(store: PostgresStore, contents: Contents, who: str, why: str) -> Non
         _copy_all(transaction, store, contents, who, why)
     with store.transaction() as transaction:
         transaction.execute("ANALYZE")
-    problems = check(store, by_witness=False)  # no machine knows anything of one that is arriving
+    problems = check(store)
     if problems:
         raise LedgerDamaged(f"the copy in {store.place.name} is not what was copied: {problems[0]}; nothing was moved")
 

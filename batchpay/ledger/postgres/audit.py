@@ -15,7 +15,6 @@ from typing import Any
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.event_chain import FIRST_MAC, Replay
 from batchpay.ledger.payload import unreadable
-from batchpay.ledger.postgres import failover
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.store import Connection, PostgresStore, chained_mac, stream
 from batchpay.ledger.records import ARRIVED
@@ -62,10 +61,8 @@ class _History:
         return f"the history of run {wrong} is cut off" if wrong is not None else None
 
 
-def check(store: PostgresStore, *, by_witness: bool = True) -> list[str]:
-    """Check the whole ledger, against what machines know of it or by itself; return one line per problem."""
-    # The witness first: whatever is committed meanwhile makes the ledger newer than the witness, never older.
-    testimony = store.witness.read()
+def check(store: PostgresStore) -> list[str]:
+    """Check the whole ledger by itself; return one line per problem."""
     problems: list[str] = []
     try:
         with store.reading() as connection:
@@ -81,8 +78,6 @@ def check(store: PostgresStore, *, by_witness: bool = True) -> list[str]:
                 found = found or _seals_problem(store, connection, batch, None)
                 problems += [f"the ledger is damaged: {found}"] if found else []
             problems += _check_payloads(store, connection)
-            refused = failover.problem(store, connection, testimony) if by_witness else None
-            problems += [str(refused)] if refused else []
     except LedgerDamaged as error:
         problems.append(str(error))
     return problems

@@ -11,12 +11,12 @@ from typing import Any
 
 import psycopg
 
-from batchpay.ledger import plans
+from batchpay.ledger import decisions
 from batchpay.ledger.columns import PaymentColumns, RejectedColumns
 from batchpay.ledger.contract import RegisteredMeanwhile
+from batchpay.ledger.decisions import require_settled
 from batchpay.ledger.event_chain import DIRECTION_CODES
 from batchpay.ledger.fingerprints import GatheredLines
-from batchpay.ledger.lost_window import require_settled
 from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting, WritingAside, refuse_purged
 from batchpay.ledger.payload import pick, sealed_chunks
 from batchpay.ledger.postgres import statements as sql
@@ -236,7 +236,7 @@ def release(
             allowed = {"allowed_duplicates": allowed_duplicates} if allowed_duplicates else {}
             transaction.event("released", batch, who, why, {"pending": write_ranges(released), **allowed})
         if sign_off is not None:
-            plans.use(transaction, batch, who, sign_off, changes.of(PENDING))
+            decisions.use_plan(transaction, batch, who, sign_off, changes.of(PENDING))
     return len(released)
 
 

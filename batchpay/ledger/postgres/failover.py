@@ -12,28 +12,19 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import closing
+from typing import Any
 
-from batchpay.errors import LedgerBehind, LedgerNotUsable, LedgerOnAnotherMachine, WrongUse
-from batchpay.ledger.decisions import LEDGER_ACCEPTED, require_named
+from batchpay.errors import LedgerBehind, LedgerElsewhere, LedgerNotUsable, LedgerOnAnotherMachine
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.store import Connection, PostgresStore, PostgresTransaction
-from batchpay.ledger.records import MACHINE_ACCEPTED
+from batchpay.ledger.records import HOW_TO_ACCEPT
 from batchpay.ledger.witness import WitnessRecord
 
 CREATED, JOINED = "created", "joined"
-_WAY_OUT = 'a named person who knows why may accept it: batchpay ledger check --accept-witness --reason "…"'
 
 
 class OlderThanWitness(LedgerBehind):
     """The machine knows of events that the ledger has lost."""
-
-
-class LedgerCopied(LedgerBehind):
-    """The ledger is in other tables than before: a copy of it, or what was loaded from a dump."""
-
-
-class LedgerMoved(LedgerBehind):
-    """The ledger's server has another address than before, or a standby took over."""
 
 
 def new_host(mark: str | None) -> str:
@@ -47,7 +38,7 @@ def is_copy(store: PostgresStore, record: WitnessRecord) -> bool:
     return bool(mark and store.mark and mark != store.mark)
 
 
-def of_machine(store: PostgresStore) -> dict[str, str | None]:
+def of_machine(store: PostgresStore) -> dict[str, Any]:
     """Return what an event says of the machine that wrote it, and of where the ledger was."""
     return {"host": store.host, "name": os.uname().nodename, "place": " ".join(_here(store)[::2])}
 
@@ -75,7 +66,7 @@ def _here(store: PostgresStore) -> tuple[str, str, str]:
 
 def problem(store: PostgresStore, connection: Connection, record: WitnessRecord | None) -> LedgerNotUsable | None:
     """Compare the ledger with what this machine remembers of it; return why nothing can be sent."""
-    return _problem(store, connection, record, _standing(connection))
+    return _problem(store, connection, record, standing_of(connection))
 
 
 def _problem(
@@ -86,10 +77,10 @@ def _problem(
         what = "has no record of this key" if store.witness.exists() else "is not there"
         return LedgerBehind(
             f"this machine's witness of the ledger, {path}, {what}, so it can't tell whether the ledger is the latest; "
-            f'a machine that never worked with it: batchpay ledger join --reason "…"; else {_WAY_OUT}'
+            f'a machine that never worked with it: batchpay ledger join --reason "…"; else {HOW_TO_ACCEPT}'
         )
     if record.ledger_id != store.ledger_id:
-        return LedgerBehind(f"the witness {path} belongs to another ledger; {_WAY_OUT}")
+        return LedgerBehind(f"the witness {path} belongs to another ledger; {HOW_TO_ACCEPT}")
     if is_copy(store, record):
         return LedgerOnAnotherMachine(
             f"this machine's witness of the ledger, {path}, was copied here from another machine, or this one's "
@@ -101,12 +92,12 @@ def _problem(
         return OlderThanWitness(
             f"the ledger is older than this machine's witness {path}: most likely the database was brought back from a "
             f"backup, or a standby took over too late, and it does not know what was sent since; nothing was sent now; "
-            f"{_WAY_OUT}"
+            f"{HOW_TO_ACCEPT}"
         )
     if behind is not None:
         return LedgerBehind(
             f"the ledger is older than what the machine {behind} knows of it: most likely the database was brought "
-            f"back from a backup, or a standby took over too late; nothing was sent now; {_WAY_OUT}"
+            f"back from a backup, or a standby took over too late; nothing was sent now; {HOW_TO_ACCEPT}"
         )
     return _elsewhere(store, known)
 
@@ -116,9 +107,9 @@ def _elsewhere(store: PostgresStore, known: str) -> LedgerNotUsable | None:
     here, tables, address = _here(store)
     server, _, of_server = core.partition("/")
     if f"{server}/{of_server.partition('/')[2]}" != tables:
-        return LedgerCopied(
+        return LedgerBehind(
             "the ledger is in another database or other tables than before: it was copied, or loaded from a dump, and "
-            f"the first may have gone on; nothing was sent now; {_WAY_OUT}"
+            f"the first may have gone on; nothing was sent now; {HOW_TO_ACCEPT}"
         )
     if here != core:
         what = "a standby took over, or the database was brought back from a backup"
@@ -129,10 +120,7 @@ def _elsewhere(store: PostgresStore, known: str) -> LedgerNotUsable | None:
         )
     else:
         return None
-    return LedgerMoved(
-        f"{what}; nothing was sent now; if the first is off, and nothing is lost: batchpay ledger check "
-        f'--accept-machine --reason "…"; else {_WAY_OUT}'
-    )
+    return LedgerElsewhere(f"{what}; nothing was sent now; if the first sends nothing more: {HOW_TO_ACCEPT}")
 
 
 def begin_whole(store: PostgresStore) -> PostgresTransaction:
@@ -143,7 +131,7 @@ def begin_whole(store: PostgresStore) -> PostgresTransaction:
     """
     transaction = PostgresTransaction(store)
     record = _witnessed(store)
-    standing = _standing(transaction.connection)
+    standing = standing_of(transaction.connection)
     found = _problem(store, transaction.connection, record, standing)
     if found is None:
         store.epoch = standing[1]
@@ -159,7 +147,7 @@ def require_whole(store: PostgresStore) -> None:
     """Raise LedgerNotUsable unless nothing is lost; tell the other machines of what this one knows to be missing."""
     record = _witnessed(store)
     with store.reading() as connection:
-        standing = _standing(connection)
+        standing = standing_of(connection)
         found = _problem(store, connection, record, standing)
         last = connection.execute(sql.LAST_EVENT, binary=True).fetchone()
     if found is not None:
@@ -186,34 +174,13 @@ def _told(store: PostgresStore, record: WitnessRecord | None, found: LedgerNotUs
     if isinstance(found, OlderThanWitness):
         with closing(store.beside()) as own, own.transaction() as transaction:
             transaction.registrations()  # which locks the ledger: a person may have accepted it meanwhile
-            if _knows_more(transaction.connection, record, _standing(transaction.connection)[1]):
+            if _knows_more(transaction.connection, record, standing_of(transaction.connection)[1]):
                 transaction.execute(sql.SET_BEHIND, (os.uname().nodename,))
     return found
 
 
-def accept_machine(store: PostgresStore, who: str, why: str) -> None:
-    """See batchpay.ledger.open."""
-    require_named(LEDGER_ACCEPTED, who, why)
-    record = store.witness.read()
-    with store.transaction() as transaction:
-        transaction.registrations()
-        found = problem(store, transaction.connection, record)
-        if found is None:
-            raise WrongUse("the ledger is where it was before; there is nothing to accept")
-        if not isinstance(found, LedgerMoved):
-            raise found
-        known, epoch, _ = _standing(transaction.connection)
-        store.epoch = epoch
-        transaction.event(MACHINE_ACCEPTED, None, who, why, of_machine(store))
-        transaction.execute(sql.SET_PLACE, (place(store, transaction.connection, known),))
-
-
-def known_place(connection: Connection) -> str:
-    """Return where the ledger was in force so far."""
-    return _standing(connection)[0]
-
-
-def _standing(connection: Connection) -> tuple[str, int, str | None]:
+def standing_of(connection: Connection) -> tuple[str, int, str | None]:
+    """Return where the ledger is in force, how many restores were accepted and one, and which machine knows more."""
     found = connection.execute(sql.STANDING_OF_LEDGER).fetchone()
     assert found is not None
     return found[0], found[1], found[2]

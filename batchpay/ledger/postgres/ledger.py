@@ -13,7 +13,7 @@ from batchpay.ledger import hosts
 from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
 from batchpay.ledger.hosts import HostRun
-from batchpay.ledger.postgres import audit, batch_writer, decisions, fences, reading, take_over
+from batchpay.ledger.postgres import audit, batch_writer, fences, reading, restoring, take_over
 from batchpay.ledger.postgres.moves import PostgresMover, erase_texts
 from batchpay.ledger.postgres.pace import PostgresPace
 from batchpay.ledger.postgres.run import PostgresRun
@@ -110,7 +110,7 @@ class PostgresLedger(StoredLedger[PostgresStore, PostgresRun]):
         return reading.last_accounts(self.store, payees, environment, exclude_digest)
 
     def resolve(self, batch: str, decisions_: Sequence[Decision], who: str, why: str) -> int:
-        return decisions.resolve(self.store, batch, self._batch(batch), decisions_, who, why)
+        return restoring.resolve(self.store, batch, self._batch(batch), decisions_, who, why)
 
     def _mover(self, transaction: Any, batch: int, event: str, who: str, why: str) -> PostgresMover:
         return PostgresMover(transaction, batch, event, who, why)

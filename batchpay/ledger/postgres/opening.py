@@ -11,18 +11,19 @@ from batchpay.errors import (
     LedgerBehind,
     LedgerBesideAnother,
     LedgerDamaged,
+    LedgerElsewhere,
     LedgerNotUsable,
     LedgerOlder,
+    LedgerOnAnotherMachine,
     WrongUse,
     once_sent,
 )
-from batchpay.ledger import lost_window
+from batchpay.ledger import decisions
 from batchpay.ledger.decisions import require_named
 from batchpay.ledger.event_chain import FIRST_MAC, now_ms
-from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
-from batchpay.ledger.machine import machine_name, refuse_clock_behind
-from batchpay.ledger.paths import LedgerPaths, key_path, own_path
+from batchpay.ledger.machine import clock_behind, machine_name
+from batchpay.ledger.paths import LedgerPaths, key_path, make_private_directory, own_path
 from batchpay.ledger.postgres import arrival, failover, restoring, schema
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.audit import check_at_opening
@@ -30,7 +31,7 @@ from batchpay.ledger.postgres.connection import LedgerNotPermitted, Place, no_le
 from batchpay.ledger.postgres.ledger import PostgresLedger
 from batchpay.ledger.postgres.marks import RunMarks
 from batchpay.ledger.postgres.store import PostgresStore, PostgresTransaction
-from batchpay.ledger.records import AcceptedWitness, Contents
+from batchpay.ledger.records import Accepted, Contents
 from batchpay.ledger.witness import Witness, witness_of, witnesses_of_others
 from batchpay.settings import LedgerSettings, state_directory
 
@@ -198,19 +199,15 @@ def join(settings: LedgerSettings, who: str, why: str) -> LedgerPaths:
     return paths
 
 
-def accept_witness(settings: LedgerSettings, who: str, why: str) -> AcceptedWitness:
+def accept(settings: LedgerSettings, who: str, why: str, *, rows_in_doubt: bool) -> Accepted:
     with closing(_open(settings, checks_witness=False, checks_clock=False)) as ledger:
-        return restoring.accept_witness(ledger.store, who, why)
+        clock = clock_behind(ledger.opened_after_s)
+        return restoring.accept(ledger.store, who, why, clock, rows_in_doubt=rows_in_doubt)
 
 
-def accept_machine(settings: LedgerSettings, who: str, why: str) -> None:
-    with closing(_open(settings, checks_witness=False, checks_clock=False)) as ledger:
-        failover.accept_machine(ledger.store, who, why)
-
-
-def settle_lost_window(settings: LedgerSettings, who: str, why: str) -> None:
+def confirm(settings: LedgerSettings, who: str, why: str) -> None:
     with closing(_open(settings)) as ledger:
-        lost_window.settle(ledger.store, who, why)
+        decisions.confirm(ledger.store, who, why)
 
 
 def _store(settings: LedgerSettings, *, read_only: bool) -> PostgresStore:
@@ -257,12 +254,13 @@ def _open(
         store.follow = lambda: failover.follow(store)
         if read_only:
             _note_what_is_there(store)
+            store.differences = [*store.differences, *clock_behind(opened_after_s)]
         else:
             if checks_witness:
                 _look_before_writing(store)
                 store.begun = lambda: failover.begin_whole(store)
-            if checks_clock:
-                refuse_clock_behind(opened_after_s)
+            if checks_clock and (behind := clock_behind(opened_after_s)):
+                raise behind[0]
     except BaseException:
         store.close()
         raise
@@ -277,7 +275,8 @@ def _note_what_is_there(store: PostgresStore) -> None:
     """
     try:
         failover.require_whole(store)
-    except LedgerBehind as error:
+    except (LedgerBehind, LedgerElsewhere, LedgerOnAnotherMachine) as error:
+        store.differences = [error]
         store.outdated = once_sent(error) if store.witness.read() else None
     except LedgerNotUsable:
         pass

@@ -131,6 +131,7 @@ class PostgresStore:
         self.witness = Witness(paths.witness, keys)
         self.ledger_id = ""
         self.outdated: str | None = None
+        self.differences: Sequence[LedgerNotUsable] = ()
         self.host = ""
         """The name by which the ledger knows this machine."""
         self.mark: str | None = None

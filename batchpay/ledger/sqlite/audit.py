@@ -1,7 +1,7 @@
-"""Checking a ledger: whether it is consistent, and whether it is the one that its witness knows.
+"""Checking a ledger: whether it is consistent.
 
 `check` reads all of it. `check_at_opening` is what every opening for writing can afford: all of a small ledger, and of
-a large one the end of the history, the control totals and the witness.
+a large one the end of the history and the control totals.
 
 Anyone who edits rows with SQLite's own tools can make a row that was sent look as if it were not. So a run first
 replays what the history says of its batch, however large the ledger is, and sends only if rows, attempts and totals
@@ -16,12 +16,12 @@ import sqlite3
 from collections import Counter
 from typing import Any
 
-from batchpay.errors import LedgerBehind, LedgerDamaged, once_sent
+from batchpay.errors import LedgerDamaged, once_sent
 from batchpay.ledger.event_chain import FIRST_MAC, ROW_MASK, ROWS_BITS, Replay, event_mac, id_range, read_ranges
 from batchpay.ledger.payload import unreadable
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.reading import pieces, values_of_digits
-from batchpay.ledger.sqlite.store import SqliteStore, SqliteTransaction, check_witness
+from batchpay.ledger.sqlite.store import SqliteStore, SqliteTransaction
 from batchpay.ledger.states import PENDING, REJECTED, SENDING, STATES
 from batchpay.ledger.tally import (
     BatchTally,
@@ -36,10 +36,8 @@ SMALL_BYTES = 4 << 20
 _EVENTS_AT_OPENING = 50
 
 
-def check(store: SqliteStore, *, by_witness: bool = True) -> list[str]:
-    """Check the whole ledger, against its witness or by itself; return one line for each thing that is wrong."""
-    # The witness first: whatever is committed meanwhile makes the ledger newer than the witness, never older.
-    testimony = store.witness.read() if by_witness else None
+def check(store: SqliteStore) -> list[str]:
+    """Check the whole ledger by itself; return one line for each thing that is wrong."""
     problems: list[str] = []
     try:
         with store.reading() as connection:
@@ -52,15 +50,13 @@ def check(store: SqliteStore, *, by_witness: bool = True) -> list[str]:
             problems += _check_runs(connection, replayed)
             problems += _check_attempts(store, connection)
             problems += _check_chunks(store, connection)
-            problems += check_witness(connection, store.ledger_id, store.witness, testimony) if by_witness else []
     except LedgerDamaged as error:
         problems.append(once_sent(error))  # whoever reports them says what became of it
     return problems
 
 
 def check_at_opening(store: SqliteStore) -> None:
-    """Raise LedgerDamaged or LedgerBehind if a run must not rely on this ledger."""
-    refuse_behind(store)
+    """Raise LedgerDamaged if a run must not rely on this ledger."""
     with store.reading() as connection:
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
@@ -70,15 +66,6 @@ def check_at_opening(store: SqliteStore) -> None:
         problems = check(store)
     if problems:
         raise LedgerDamaged(f"{problems[0]}; nothing was sent (batchpay ledger check says more)")
-
-
-def refuse_behind(store: SqliteStore) -> None:
-    """Raise LedgerBehind if the witness knows more than the ledger, or nothing."""
-    testimony = store.witness.read()
-    with store.reading() as connection:
-        behind = check_witness(connection, store.ledger_id, store.witness, testimony)
-    if behind:
-        raise LedgerBehind(behind[0])
 
 
 def check_short(store: SqliteStore, connection: sqlite3.Connection) -> list[str]:

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from itertools import repeat
 from typing import Any
 
-from batchpay.ledger import plans
+from batchpay.ledger import decisions
 from batchpay.ledger.columns import PaymentColumns, RejectedColumns
 from batchpay.ledger.contract import RegisteredMeanwhile
+from batchpay.ledger.decisions import require_settled
 from batchpay.ledger.event_chain import DIRECTION_CODES, row_id
 from batchpay.ledger.fingerprints import (
     BILL_BYTES,
@@ -20,7 +21,6 @@ from batchpay.ledger.fingerprints import (
     payment_id_records,
     record_values,
 )
-from batchpay.ledger.lost_window import require_settled
 from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting, WritingAside, refuse_purged
 from batchpay.ledger.payload import pick, sealed_chunks
 from batchpay.ledger.records import NewBatch, SignOff, TotalsDelta
@@ -201,7 +201,7 @@ def release(
             noted = registrations_noted(transaction, transaction.execute(sql.COUNT_BILLS).fetchone()[0])
             transaction.event("released", batch, who, why, {"pending": write_ranges(released), **allowed, **noted})
         if sign_off is not None:
-            plans.use(transaction, batch, who, sign_off, changes.of(PENDING))
+            decisions.use_plan(transaction, batch, who, sign_off, changes.of(PENDING))
     return len(released)
 
 

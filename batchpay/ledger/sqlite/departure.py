@@ -52,8 +52,8 @@ def refuse_restored_after_move(store: SqliteStore) -> None:
         raise LedgerNotUsable(
             f"the ledger {store.place.ledger} has moved to a database, of which {witness} is the witness, and this "
             "file was restored from before: let ledger.url (BATCHPAY_LEDGER) name the database; nothing was sent. If "
-            f"the database is lost for good, move that witness and {store.place.witness} away; batchpay ledger check "
-            "--accept-witness --reason TEXT then puts in doubt what this file would send"
+            f"the database is lost for good, move that witness and {store.place.witness} away; batchpay ledger "
+            "accept --reason TEXT then puts in doubt what this file would send"
         )
 
 

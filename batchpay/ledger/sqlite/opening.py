@@ -12,34 +12,32 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from enum import Enum
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
 from batchpay.errors import (
     BatchpayError,
+    ClockBehind,
     LedgerBesideAnother,
     LedgerDamaged,
     LedgerMissing,
     LedgerNewer,
     LedgerNotUsable,
     LedgerOlder,
-    LedgerOnAnotherMachine,
     WrongUse,
     once_sent,
 )
-from batchpay.ledger import lost_window
+from batchpay.ledger import decisions
 from batchpay.ledger.event_chain import FIRST_MAC, event_mac, now_ms
-from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
 from batchpay.ledger.locks import FileLock
-from batchpay.ledger.machine import refuse_clock_behind
-from batchpay.ledger.paths import LedgerPaths
-from batchpay.ledger.records import AcceptedWitness, Contents
+from batchpay.ledger.machine import clock_behind
+from batchpay.ledger.paths import LedgerPaths, make_private_directory
+from batchpay.ledger.records import Accepted, Contents
 from batchpay.ledger.sqlite import restoring
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.audit import check_at_opening, refuse_behind
+from batchpay.ledger.sqlite.audit import check_at_opening
 from batchpay.ledger.sqlite.backup import back_up
 from batchpay.ledger.sqlite.departure import contents, depart, moved_to, refuse_moved, refuse_restored_after_move
 from batchpay.ledger.sqlite.files import check_directory, check_file
@@ -83,18 +81,6 @@ LOOPBACK = "created automatically for a test gateway on this machine"
 """Why a ledger for rehearsals needs no person's word to exist next to another one."""
 SQLITE_LEAST = (3, 38, 0)
 """STRICT tables, RETURNING, and JSON functions in every build."""
-
-
-class Check(Enum):
-    """What is checked before a ledger is written to, unless a person accepts it."""
-
-    WITNESS = "witness"
-    MACHINE = "machine"
-    CLOCK = "clock"
-    MOVED = "moved"
-
-
-_BY_PERSON = frozenset({Check.WITNESS, Check.MACHINE, Check.CLOCK})
 
 
 def open_ledger(
@@ -147,19 +133,14 @@ def create_ledger(place: LedgerPaths, machine: str | None, who: str, beside_anot
     return place
 
 
-def accept_witness(place: LedgerPaths, machine: str | None, who: str, why: str) -> AcceptedWitness:
-    with closing(_open(place, machine, unchecked=_BY_PERSON)) as ledger:
-        return restoring.accept_witness(ledger.store, who, why)
+def accept(place: LedgerPaths, machine: str | None, who: str, why: str, *, rows_in_doubt: bool) -> Accepted:
+    with closing(_open(place, machine, accepts=True)) as ledger:
+        return restoring.accept(ledger.store, who, why, ledger.differences, rows_in_doubt=rows_in_doubt)
 
 
-def accept_machine(place: LedgerPaths, machine: str | None, who: str, why: str) -> None:
-    with closing(_open(place, machine, unchecked=frozenset({Check.MACHINE, Check.CLOCK}))) as ledger:
-        restoring.accept_machine(ledger.store, who, why)
-
-
-def settle_lost_window(place: LedgerPaths, machine: str | None, who: str, why: str) -> None:
+def confirm(place: LedgerPaths, machine: str | None, who: str, why: str) -> None:
     with closing(_open(place, machine)) as ledger:
-        lost_window.settle(ledger.store, who, why)
+        decisions.confirm(ledger.store, who, why)
 
 
 def move(
@@ -169,7 +150,7 @@ def move(
 
     The tables of what is returned can no longer be read. Raises WrongUse if it went elsewhere.
     """
-    look = partial(_open, place, machine, read_only=True, unchecked=frozenset({Check.MOVED}))
+    look = partial(_open, place, machine, read_only=True, may_have_moved=True)
     with closing(look()) as ledger, ledger.store.reading() as connection:
         known = moved_to(connection)
     if known not in (None, to):
@@ -221,7 +202,8 @@ def _write_new(place: LedgerPaths, keys: Keys, machine: str | None, who: str, wh
     finally:
         connection.close()
     mark = keys.machine_mark(machine) if machine else None
-    Witness(place.witness, keys).replace(WitnessRecord(ledger_id, 1, mac, mark))
+    where = restoring.file_mark(keys, temporary, place.ledger.parent.resolve() / place.ledger.name)
+    Witness(place.witness, keys).replace(WitnessRecord(ledger_id, 1, mac, mark, place=where))
     temporary.replace(place.ledger)
     sync_directory(place.ledger.parent)
 
@@ -231,7 +213,8 @@ def _open(
     machine: str | None,
     *,
     read_only: bool = False,
-    unchecked: frozenset[Check] = frozenset(),
+    accepts: bool = False,
+    may_have_moved: bool = False,
     wait_s: float = LOCK_WAIT_S,
 ) -> SqliteLedger:
     if sqlite3.sqlite_version_info < SQLITE_LEAST:
@@ -250,18 +233,18 @@ def _open(
         store.ledger_id = meta.get("ledger id", "")
         store.machine = keys.machine_mark(machine) if machine else None
         opened_after_s = (now_ms() - last[1]) / 1000 if last else 0.0
-        if Check.MOVED not in unchecked:
+        if not may_have_moved:
             refuse_moved(store)
+        store.differences = _differences(store, opened_after_s)
         if read_only:
-            store.outdated = _why_outdated(store)
-        else:
-            refuse_restored_after_move(store)
-            if Check.WITNESS not in unchecked:
-                check_at_opening(store)
-            if Check.MACHINE not in unchecked:
-                _check_machine(store)
-            if Check.CLOCK not in unchecked:
-                refuse_clock_behind(opened_after_s)
+            store.outdated = next(
+                (once_sent(one) for one in store.differences if not isinstance(one, ClockBehind)), None
+            )
+        elif not accepts:
+            if store.differences:
+                raise store.differences[0]
+            check_at_opening(store)
+        if not read_only:
             _probe(store)
     except BaseException:
         store.close()
@@ -269,29 +252,13 @@ def _open(
     return SqliteLedger(store, opened_after_s)
 
 
-def _why_outdated(store: SqliteStore) -> str | None:
-    """Report why no run would use a ledger that can still be read: its numbers may be those of an earlier time."""
+def _differences(store: SqliteStore, opened_after_s: float) -> list[LedgerNotUsable]:
+    """Return in what the ledger is not the one that this machine knows, or why nobody may use it."""
     try:
         refuse_restored_after_move(store)
-        refuse_behind(store)
-        _check_machine(store)
     except LedgerNotUsable as error:
-        return once_sent(error)
-    return None
-
-
-def _check_machine(store: SqliteStore) -> None:
-    """Refuse a ledger that was last used on another machine; a machine without an identity keeps what is known."""
-    record = store.witness.read()
-    known = record.machine if record else None
-    if store.machine is None:
-        store.machine = known
-    elif known is not None and known != store.machine:
-        raise LedgerOnAnotherMachine(
-            f"the ledger {store.place.ledger} was last used on another machine; nothing was sent now; if that one is "
-            "off, and sent nothing since this copy was made, a named person may accept this one: batchpay ledger check "
-            '--accept-machine --reason "…"; if it may have sent more: --accept-witness with it'
-        )
+        return [error]
+    return [*restoring.differences(store), *clock_behind(opened_after_s)]
 
 
 def _check_version(store: SqliteStore, *, read_only: bool) -> None:

@@ -26,7 +26,7 @@ from batchpay.ledger.event_chain import FIRST_MAC, event_mac, event_text, now_ms
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.locks import FileLock
 from batchpay.ledger.paths import LedgerPaths
-from batchpay.ledger.records import MOVED, TotalsDelta
+from batchpay.ledger.records import HOW_TO_ACCEPT, MOVED, TotalsDelta
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.witness import Witness, WitnessRecord
 
@@ -140,6 +140,9 @@ class SqliteStore:
         self.wait_s = wait_s
         self.ledger_id = ""
         self.outdated: str | None = None
+        self.differences: Sequence[LedgerNotUsable] = ()
+        self.where = ""
+        """What the witness remembers of the file: a keyed digest of its number and path."""
         self.machine: str | None = None
         """What the witness remembers of the machine: this one's identity, or the last known if it has none."""
         self._process = os.getpid()
@@ -406,7 +409,7 @@ class SqliteTransaction:
         event = (number + 1, now_ms(), batch, kind, who, why, event_text(detail))
         mac = event_mac(self._store.keys, before, event)
         self.execute(sql.ADD_EVENT, (*event, mac))
-        self._last = WitnessRecord(self._store.ledger_id, number + 1, mac, self._store.machine)
+        self._last = WitnessRecord(self._store.ledger_id, number + 1, mac, self._store.machine, place=self._store.where)
 
     def commit(self) -> None:
         """Make it durable, then update the witness; after an error this ledger object may write nothing more."""
@@ -462,16 +465,17 @@ def check_witness(
 ) -> list[str]:
     """Compare the ledger with what was read from its witness; return what is wrong, if anything."""
     path = witness.path
-    way_out = 'a named person who knows why may accept it: batchpay ledger check --accept-witness --reason "…"'
     if testimony is None:
         what = "has no record of this key" if witness.exists() else "is not there"
-        return [f"the ledger's witness {path} {what}, so nobody can tell whether the ledger is the latest; {way_out}"]
+        return [
+            f"the ledger's witness {path} {what}, so nobody can tell whether the ledger is the latest; {HOW_TO_ACCEPT}"
+        ]
     if testimony.ledger_id != ledger_id:
-        return [f"the witness {path} belongs to another ledger; {way_out}"]
+        return [f"the witness {path} belongs to another ledger; {HOW_TO_ACCEPT}"]
     found = connection.execute(sql.MAC_OF_EVENT, (testimony.number,)).fetchone()
     if found is None or found[0] != testimony.mac:
         return [
             f"the ledger is older than its witness {path}: most likely it was brought back from a backup, and does not "
-            f"know what was sent since; nothing was sent now; {way_out}"
+            f"know what was sent since; nothing was sent now; {HOW_TO_ACCEPT}"
         ]
     return []
