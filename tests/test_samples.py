@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from batchpay.intake.source import open_source
-from batchpay.sandbox.magic import ending_of
+from batchpay.sandbox.faults import ending_of
 from batchpay.schemas.columns import COLUMNS
 from batchpay.schemas.options import RuleOptions
 from tests.support import sample_files

@@ -59,7 +59,7 @@ def sandbox(context: Context, /, **options: Any) -> None:
     Example: batchpay sandbox --port 8780 --dialect flat --limit 50
     """
     if options.pop("list_magic"):
-        from batchpay.sandbox.magic import ENDINGS, listing
+        from batchpay.sandbox.faults import ENDINGS, listing
 
         endings = [{"ending": one.ending, "meaning": one.meaning} for one in ENDINGS]
         output.tell(context, {"endings": endings}, listing())
@@ -83,7 +83,7 @@ def _serve(context: Context, options: dict[str, Any]) -> None:
     from batchpay.sandbox.store import NotASandbox
 
     if options["limit"] is not None:
-        from batchpay.sandbox.limits import BadLimit, parse_limit
+        from batchpay.sandbox.options import BadLimit, parse_limit
 
         try:
             options["limit"], options["limit_kind"] = parse_limit(options["limit"])

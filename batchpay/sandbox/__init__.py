@@ -9,5 +9,5 @@ itself. Start it with `batchpay sandbox`, or from Python:
     with running(Options(port=0)) as url: ...     # in a thread of this process
     serve(Options(), ready=print)                 # in this thread, until SIGINT or SIGTERM
 
-`batchpay.sandbox.app.create_app(Options())` is the bare Flask application; it can't cut a connection.
+`batchpay.sandbox.server.create_app(Options())` is the bare Flask application; it can't cut a connection.
 """

@@ -1,7 +1,7 @@
 """The sandbox's own checks of what it is sent: the gateway's field tables, strictly, in plain Python.
 
 Deliberately written separately from the rules in `schemas/`: it checks only what the gateway's interface itself says,
-not what Nacha or our own caution adds.
+not what Nacha or our own caution adds. So are its closed lists, which share nothing with `schemas/tables`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,43 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from batchpay.sandbox.codes import CANADIAN_PROVINCES, COUNTRIES, CURRENCIES, US_STATES
 from batchpay.sandbox.dialects import Problem
+
+
+def _codes(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+US_STATES = _codes(
+    "AL AK AZ AR CA CO CT DE FL GA HI ID IL IN IA KS KY LA ME MD MA MI MN MS MO MT NE NV NH NJ NM NY NC ND OH OK "
+    "OR PA RI SC SD TN TX UT VT VA WA WV WI WY DC AS GU MP PR UM VI AA AE AP"
+)
+"""States, the District of Columbia, the territories, and the addresses of the armed forces."""
+
+CANADIAN_PROVINCES = _codes("AB BC MB NB NL NS NT NU ON PE QC SK YT")
+
+COUNTRIES = _codes(
+    "AD AE AF AG AI AL AM AO AQ AR AS AT AU AW AX AZ BA BB BD BE BF BG BH BI BJ BL BM BN BO BQ BR BS BT BV BW BY "
+    "BZ CA CC CD CF CG CH CI CK CL CM CN CO CR CU CV CW CX CY CZ DE DJ DK DM DO DZ EC EE EG EH ER ES ET FI FJ FK "
+    "FM FO FR GA GB GD GE GF GG GH GI GL GM GN GP GQ GR GS GT GU GW GY HK HM HN HR HT HU ID IE IL IM IN IO IQ IR "
+    "IS IT JE JM JO JP KE KG KH KI KM KN KP KR KW KY KZ LA LB LC LI LK LR LS LT LU LV LY MA MC MD ME MF MG MH MK "
+    "ML MM MN MO MP MQ MR MS MT MU MV MW MX MY MZ NA NC NE NF NG NI NL NO NP NR NU NZ OM PA PE PF PG PH PK PL PM "
+    "PN PR PS PT PW PY QA RE RO RS RU RW SA SB SC SD SE SG SH SI SJ SK SL SM SN SO SR SS ST SV SX SY SZ TC TD TF "
+    "TG TH TJ TK TL TM TN TO TR TT TV TW TZ UA UG UM US UY UZ VA VC VE VG VI VN VU WF WS YE YT ZA ZM ZW"
+)
+"""ISO 3166-1 alpha-2."""
+
+CURRENCIES = _codes(
+    "AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BHD BIF BMD BND BOB BOV BRL BSD BTN BWP BYN BZD CAD CDF CHE "
+    "CHF CHW CLF CLP CNY COP COU CRC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GNF "
+    "GTQ GYD HKD HNL HTG HUF IDR ILS INR IQD IRR ISK JMD JOD JPY KES KGS KHR KMF KPW KRW KWD KYD KZT LAK LBP LKR "
+    "LRD LSL LYD MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK MXN MXV MYR MZN NAD NGN NIO NOK NPR NZD OMR PAB PEN "
+    "PGK PHP PKR PLN PYG QAR RON RSD RUB RWF SAR SBD SCR SDG SEK SGD SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS "
+    "TMT TND TOP TRY TTD TWD TZS UAH UGX USD USN UYI UYU UYW UZS VED VES VND VUV WST XAD XAF XAG XAU XBA XBB XBC "
+    "XBD XCD XCG XDR XOF XPD XPF XPT XSU XTS XUA XXX YER ZAR ZMW ZWG"
+)
+"""ISO 4217, with the codes for funds, metals and testing."""
+
 
 TEXT_LENGTH_MAX = 255
 _MONEY = re.compile(r"[0-9]+\.[0-9]{2}")

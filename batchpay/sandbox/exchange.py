@@ -14,10 +14,8 @@ from flask import Request, Response
 from waitress.channel import ClientDisconnected  # type: ignore[import-untyped]
 
 from batchpay.sandbox.dialects import DIALECTS, Dialect, Made, Problem, Reply, json_bytes
-from batchpay.sandbox.faults import Fault, FaultRules
-from batchpay.sandbox.limits import Limiter
-from batchpay.sandbox.magic import RETURN_CODES
-from batchpay.sandbox.options import Options
+from batchpay.sandbox.faults import RETURN_CODES, Fault, FaultRules
+from batchpay.sandbox.options import Limiter, Options
 from batchpay.sandbox.store import Store
 
 BODY_BYTES_MAX = 65_536
@@ -94,8 +92,9 @@ class Sandbox:
         number, times = self.store.arrive(operation, request.method, path, body, _masked_body(body))
         exchange = Exchange(request, body, times)
         reply = self._reply(exchange, operation, headers, act)
-        if operation.startswith("account_"):
-            reply = _with_status(reply)
+        if operation.startswith("account_") and reply.body:
+            # An error has a `status` too, we assume: by the interface a success has one.
+            reply = replace(reply, body=json_bytes({"status": "error", **json.loads(reply.body)}))
         fault = exchange.fault
         answered = None if fault and fault.name in ("silent", "reset_before", "reset_after") else reply.status
         self.store.answered(number, answered, fault.name if fault else None, exchange.made)
@@ -175,11 +174,6 @@ def _response(reply: Reply, fault: Fault | None, request: Request) -> Response:
         headers["Content-Length"] = str(len(reply.body))
         return Response(_cut(part, reset), reply.status, headers, content_type=reply.content_type)
     return Response(reply.body, reply.status, headers, content_type=reply.content_type)
-
-
-def _with_status(reply: Reply) -> Reply:
-    """Add a `status` to the account API's errors: a success has one by the interface, so we assume errors do."""
-    return replace(reply, body=json_bytes({"status": "error", **json.loads(reply.body)})) if reply.body else reply
 
 
 def _cut(part: bytes, reset: Callable[[], None] | None) -> Iterator[bytes]:

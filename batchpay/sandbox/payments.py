@@ -10,8 +10,7 @@ from flask import Blueprint, Response, request
 from batchpay.sandbox.checks import payment_problems
 from batchpay.sandbox.dialects import Problem, Reply
 from batchpay.sandbox.exchange import Exchange, Refused, Sandbox, no_body
-from batchpay.sandbox.faults import CONTRADICTIONS, fault_of_ending
-from batchpay.sandbox.magic import ending_of
+from batchpay.sandbox.faults import CONTRADICTIONS, ending_of, fault_of_ending
 
 
 def payment_api(sandbox: Sandbox) -> Blueprint:

@@ -1,7 +1,8 @@
-"""Serves the sandbox with waitress: in this thread until a signal, or in a thread of its own."""
+"""Assembles the sandbox as a Flask application, and serves it: in this thread until a signal, or in one of its own."""
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 import socket
@@ -12,15 +13,64 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from flask import Flask, Response
 from waitress import wasyncore  # type: ignore[import-untyped]
 from waitress.channel import HTTPChannel  # type: ignore[import-untyped]
 from waitress.server import create_server  # type: ignore[import-untyped]
 from waitress.task import WSGITask  # type: ignore[import-untyped]
+from werkzeug.exceptions import HTTPException
 
 from batchpay.errors import WrongUse
-from batchpay.sandbox.app import build_app, open_sandbox
-from batchpay.sandbox.exchange import BODY_BYTES_MAX, RESET
+from batchpay.sandbox.accounts import account_api
+from batchpay.sandbox.control import control_api
+from batchpay.sandbox.dialects import DIALECTS, Problem
+from batchpay.sandbox.exchange import BODY_BYTES_MAX, RESET, Sandbox
+from batchpay.sandbox.faults import BadRule
 from batchpay.sandbox.options import Options
+from batchpay.sandbox.payments import payment_api
+from batchpay.sandbox.store import Store
+
+
+def open_sandbox(options: Options) -> Sandbox:
+    """Build the state behind the application; raises WrongUse for an option that can't be used."""
+    if options.dialect not in DIALECTS:
+        raise WrongUse(f"--dialect {options.dialect} is unknown; there are {', '.join(DIALECTS)}")
+    if options.limit is not None and not options.limit > 0:
+        raise WrongUse("--limit must be more than 0")
+    sandbox = Sandbox(options, Store(options.db))
+    if options.faults is not None:
+        try:
+            sandbox.rules.set(json.loads(options.faults.read_text("utf-8")))
+        except (OSError, ValueError) as error:
+            reason = str(error) if isinstance(error, BadRule) else "it can't be read as JSON"
+            raise WrongUse(f"--faults {options.faults}: {reason}") from None
+    return sandbox
+
+
+def create_app(options: Options) -> Flask:
+    """Build a sandbox; raises WrongUse."""
+    return build_app(open_sandbox(options))
+
+
+def build_app(sandbox: Sandbox) -> Flask:
+    """Add the routes for a sandbox."""
+    app = Flask("batchpay.sandbox", static_folder=None)
+    app.register_blueprint(payment_api(sandbox))
+    app.register_blueprint(account_api(sandbox))
+    app.register_blueprint(control_api(sandbox))
+
+    @app.errorhandler(HTTPException)
+    def refuse(error: HTTPException) -> Response:
+        """Answer a request that no route accepts, in the dialect."""
+        kind = {404: "not_found", 405: "method"}.get(error.code or 500, "error")
+        reply = sandbox.dialect.refusal(kind, [Problem("", error.name)])
+        headers = dict(reply.headers)
+        if kind == "method" and (allowed := getattr(error, "valid_methods", None)):
+            headers["Allow"] = ", ".join(sorted(allowed))
+        return Response(reply.body, reply.status, headers, content_type=reply.content_type)
+
+    return app
+
 
 _THREADS = 96
 """As many as a client may have requests in flight with a latency set."""

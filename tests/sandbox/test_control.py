@@ -19,12 +19,10 @@ import pytest
 import requests
 
 from batchpay.errors import WrongUse
-from batchpay.sandbox.app import create_app
 from batchpay.sandbox.dialects import DIALECTS
-from batchpay.sandbox.faults import NAMES
-from batchpay.sandbox.magic import ENDINGS
+from batchpay.sandbox.faults import ENDINGS, NAMES
 from batchpay.sandbox.options import Options
-from batchpay.sandbox.server import Server, running
+from batchpay.sandbox.server import Server, create_app, running
 from batchpay.sandbox.store import NotASandbox, Store
 from tests.support.output_schemas import require_schema
 from tests.support.sandbox_requests import account_request, control, pay, payment_body, recurring_body

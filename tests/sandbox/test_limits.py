@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchpay.sandbox.limits import BadLimit, Limiter, parse_limit
+from batchpay.sandbox.options import BadLimit, Limiter, parse_limit
 
 
 @pytest.mark.parametrize(

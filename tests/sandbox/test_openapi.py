@@ -12,9 +12,9 @@ import yaml
 from hypothesis import strategies
 from schemathesis.config import SchemathesisConfig
 
-from batchpay.sandbox import codes
-from batchpay.sandbox.app import create_app
+from batchpay.sandbox import checks
 from batchpay.sandbox.options import Options
+from batchpay.sandbox.server import create_app
 from tests.support.sandbox_requests import ACCOUNT_HEADERS, PAYMENT_HEADERS
 
 DESCRIPTION = Path(__file__).parents[2] / "schemas" / "gateway.openapi.yaml"
@@ -51,10 +51,10 @@ def test_the_lists_of_codes_agree() -> None:
     schemas = raw_description()["components"]["schemas"]
     listed = {name: frozenset(schemas[name]["enum"]) for name in ("UsState", "CanadianProvince", "Country", "Currency")}
     assert listed == {
-        "UsState": codes.US_STATES,
-        "CanadianProvince": codes.CANADIAN_PROVINCES,
-        "Country": codes.COUNTRIES,
-        "Currency": codes.CURRENCIES,
+        "UsState": checks.US_STATES,
+        "CanadianProvince": checks.CANADIAN_PROVINCES,
+        "Country": checks.COUNTRIES,
+        "Currency": checks.CURRENCIES,
     }
 
 

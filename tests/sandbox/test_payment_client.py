@@ -12,7 +12,7 @@ from batchpay.gateway.payments import PaymentsClient
 from batchpay.outcome import Outcome
 from batchpay.payment import State
 from batchpay.sandbox.dialects import DIALECTS, Dialect
-from batchpay.sandbox.magic import ENDINGS, RETURN_CODES, Ending
+from batchpay.sandbox.faults import ENDINGS, RETURN_CODES, Ending
 from batchpay.sandbox.options import Options
 from batchpay.sandbox.server import running
 from batchpay.settings import GatewaySettings, Secret

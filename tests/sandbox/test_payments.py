@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import requests
 
-from batchpay.sandbox import codes
+from batchpay.sandbox import checks
 from batchpay.sandbox.dialects import DIALECTS
-from batchpay.sandbox.magic import ENDINGS, RETURN_CODES
+from batchpay.sandbox.faults import ENDINGS, RETURN_CODES
 from batchpay.sandbox.options import Options
 from batchpay.sandbox.server import running
 from batchpay.schemas import tables
@@ -178,10 +178,10 @@ def test_an_agreement_flag_is_taken_as_a_number_and_as_a_text(url: str, flag: in
 
 def test_every_code_of_our_tables_is_taken() -> None:
     """What the rules let through the sandbox takes: countries, currencies and states of both lists."""
-    assert frozenset(tables.COUNTRIES) <= codes.COUNTRIES
-    assert frozenset(tables.CURRENCIES) <= codes.CURRENCIES
-    assert frozenset(tables.STATES["US"]) <= codes.US_STATES
-    assert frozenset(tables.STATES["CA"]) <= codes.CANADIAN_PROVINCES
+    assert frozenset(tables.COUNTRIES) <= checks.COUNTRIES
+    assert frozenset(tables.CURRENCIES) <= checks.CURRENCIES
+    assert frozenset(tables.STATES["US"]) <= checks.US_STATES
+    assert frozenset(tables.STATES["CA"]) <= checks.CANADIAN_PROVINCES
 
 
 def test_every_optional_field_is_taken(url: str) -> None:
