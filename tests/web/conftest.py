@@ -1,4 +1,4 @@
-"""One house a test."""
+"""One house a test; what moves money is tested on both ledgers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,20 @@ import pytest
 from tests.support.in_process import Caller
 from tests.web.house import House, make_house
 
+_ON_BOTH = ("test_approval", "test_doubts", "test_reconcile")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give these modules a house with its ledger in a file, and one with it in a database of a server."""
+    if "house" in metafunc.fixturenames and metafunc.module.__name__.endswith(_ON_BOTH):
+        metafunc.parametrize("house", ["sqlite", "postgres"], indirect=True)
+
 
 @pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+def house(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
     """The page with its people."""
-    found = make_house(tmp_path, monkeypatch)
+    in_database = getattr(request, "param", "sqlite") == "postgres"
+    found = make_house(tmp_path, monkeypatch, request.getfixturevalue("postgres_server") if in_database else None)
     yield found
     found.site.reader.close()
     found.store.close()

@@ -26,7 +26,7 @@ from werkzeug.test import TestResponse
 
 from batchpay.gateway.accounts import Preflight
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.open import open_ledger
+from batchpay.ledger.open import create_ledger, open_ledger
 from batchpay.outcome import Outcome
 from batchpay.settings import GatewaySettings, LedgerSettings, PolicySettings, Settings, SubmitSettings
 from batchpay.web import jobs, papers, run_job, spool
@@ -37,6 +37,7 @@ from batchpay.web.site import EXTENSION, Listen, Reader, Site
 from batchpay.web.spool import Row, WebStore
 from batchpay.workflows import run
 from batchpay.workflows.resolve import Proposal, Signature
+from tests.support.postgres import Server
 from tests.workflows.desk import ACCEPTED, COLUMNS, PLAIN
 
 PASSWORD = "right horse"
@@ -252,8 +253,8 @@ def paper_here(
 FAKE = SimpleNamespace(run=paper_here, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired)
 
 
-def make_house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
-    """Build the page with its people over an empty ledger."""
+def make_house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server | None = None) -> House:
+    """Build the page with its people over an empty ledger, in a file or in a database of a server."""
     key = tmp_path / "key"
     key.write_text("house-key")
     key.chmod(0o600)
@@ -268,7 +269,12 @@ def make_house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
         ledger=LedgerSettings(url=str(tmp_path / "ledger.db"), key_file=str(tmp_path / "keys" / "ledger.key")),
         policy=PolicySettings(),
     )
-    open_ledger(settings.ledger, create_as="tester").close()
+    if server is not None:
+        database = server.new_database()
+        settings = replace(settings, ledger=replace(settings.ledger, url=server.url(database)))
+        create_ledger(settings.ledger, "tester", owner_url=server.owner_url(database))
+    else:
+        create_ledger(settings.ledger, "tester")
     now = [1_795_000_000.0]
     store = WebStore(tmp_path / "web", clock=lambda: now[0])
     site = Site(
