@@ -154,6 +154,10 @@ class RunStopped(BatchpayError):
     exit_code = 6
 
 
+class ClockDiffers(RunStopped):
+    """The clock of this machine differs from that of the server which has the ledger; nothing more is sent."""
+
+
 class FileOvertaken(RunStopped):
     """Other files with payments of this one were registered during each of its checks; nothing of it was sent."""
 

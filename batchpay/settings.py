@@ -155,7 +155,7 @@ class PolicySettings:
         most=DAYS_MOST,
     )
     clock_ahead_days: int = _setting(
-        60, "warn if the clock is this many days after the ledger's last event", least=1, most=DAYS_MOST
+        60, "doubt the clock this many days after the ledger's last event", least=1, most=DAYS_MOST
     )
     stale_days: int = _setting(
         7, "days without any event after which `resume` needs --stale --reason", least=1, most=DAYS_MOST

@@ -163,14 +163,12 @@ def note_if_outdated(why: str | None) -> str | None:
 def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
     """Read a batch's summary from the ledger."""
     pending = batch.by_state[State.PENDING]
-    days = batch.clock_ahead_days
-    ahead = f"the clock was {days} days after the ledger's last event: is the date correct?" if days else None
     outdated = note_if_outdated(batch.outdated)
     purged = batch.purged_at and (
         f"names, details and messages were purged {local_time(batch.purged_at)}: results and reports can no longer be "
         "written, and an export is matched by the gateway's reference alone"
     )
-    notes = [each for each in (outdated, *batch.late_answers, ahead, batch.pace_told, purged) if each]
+    notes = [each for each in (outdated, *batch.late_answers, batch.clock_note, batch.pace_told, purged) if each]
     held_back = batch.held_back if batch.held_back.rows <= pending.rows else pending  # some are now in doubt
     same = {name: getattr(batch, name) for name in _AS_IN_LEDGER}
     summary = Summary(**same, warnings=warnings, outdated=outdated, notes=notes, held_back=held_back)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -71,6 +71,8 @@ class Run(Protocol):
     """Rows found in `sending` at the start, which are in doubt now."""
     late: Sequence[str]
     """Answers found at the start, in words, that contradict the ledger: their rows have moved on without them."""
+    refusal: str | None
+    """Why no intent is granted anymore, if that is known; outcomes are still recorded."""
 
     repeated: int
     """Rows that this run's answers accepted, and that are in doubt since another row has their reference."""
@@ -352,6 +354,23 @@ class Ledger(Protocol):
 
     opened_after_s: float
     """Seconds between the ledger's last event and this opening: a clock that is far ahead shows here."""
+
+    def now(self) -> datetime:
+        """Return the time from which windows are counted back; never later than what is certain.
+
+        It is the server's, or this machine's without what its clock has gone ahead since the machine was started while
+        no time passed. Raises LedgerNotUsable.
+        """
+
+    def today(self) -> date:
+        """Return the day that it is here, by the clock whose times the ledger records."""
+
+    @property
+    def clock_ahead(self) -> timedelta:
+        """How much later the time is that the ledger records, which nothing explains; zero as a rule."""
+
+    def is_clock_sure(self) -> bool:
+        """Return whether the time since the last event certainly passed: by the server, a time server, or this boot."""
 
     @property
     def outdated(self) -> str | None:

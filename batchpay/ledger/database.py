@@ -109,6 +109,9 @@ class Transaction(View, Protocol):
     def hold_batch(self, batch: int) -> None:
         """Keep every other transaction that moves rows of a batch waiting until this one ends."""
 
+    def now_ms(self) -> int:
+        """Return the time that is recorded."""
+
     def registrations(self) -> int:
         """Count registrations and releases; until this transaction ends, no other adds any or uses a plan."""
 
@@ -139,6 +142,13 @@ class Store(Protocol):
     @property
     def statements(self) -> Statements:
         """The database's own words for what every ledger asks."""
+
+    @property
+    def ahead_ms(self) -> int:
+        """How far the time that is recorded is later than anything explains."""
+
+    def now_ms(self) -> int:
+        """Return the time that is recorded."""
 
     def reading(self) -> AbstractContextManager[View]:
         """Read in one consistent view, without waiting for writers; what can't be read is LedgerDamaged."""

@@ -16,7 +16,7 @@ from batchpay.errors import (
     WrongUse,
 )
 from batchpay.ledger.database import Statements, Store, Transaction, View
-from batchpay.ledger.event_chain import account_noted, approvers_of, now_ms, plan_detail, to_datetime
+from batchpay.ledger.event_chain import account_noted, approvers_of, plan_detail, to_datetime
 from batchpay.ledger.mover import Mover
 from batchpay.ledger.records import (
     CANCELLED,
@@ -73,7 +73,7 @@ def settle(mover: Mover, decisions: Sequence[Decision], who: str, why: str) -> i
 
     Raises WrongUse if one is not in doubt, was sent once more than is known, or can't get the state decided.
     """
-    at = now_ms()
+    at = mover.now_ms()
     for decision in decisions:
         state, found = STATE_CODES[decision.state], mover.standing(decision.row)
         if found is not None and decision.attempts not in (None, found[1]):  # from another machine, as a rule

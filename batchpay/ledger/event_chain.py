@@ -8,7 +8,6 @@ Directions, row ids and times are written in tables as this module writes them.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -36,11 +35,6 @@ def row_id(batch: int, row: int) -> int:
 def id_range(batch: int) -> tuple[int, int]:
     """Return the range of ids (first included, last not) that contains all rows of a batch."""
     return batch << ROWS_BITS, batch + 1 << ROWS_BITS
-
-
-def now_ms() -> int:
-    """Return the milliseconds since 1970, UTC."""
-    return time.time_ns() // 1_000_000
 
 
 def to_ms(moment: datetime) -> int:

@@ -113,6 +113,10 @@ class Mover(ABC):
     def standing(self, row: int) -> tuple[int, int] | None:
         """Return a row's state and how many attempts it has had; None if there is no such row."""
 
+    def now_ms(self) -> int:
+        """Return the time that the ledger records."""
+        return self._transaction.now_ms()
+
     def remember_payees(self) -> None:
         """Update what the ledger remembers of the batch's payees; doing it again changes nothing."""
         self._transaction.execute(self._transaction.statements.REMEMBER_PAYEES, (self._batch,))

@@ -17,7 +17,7 @@ from batchpay.errors import BatchpayError, WrongUse
 from batchpay.ledger import decisions
 from batchpay.ledger.columns import PaymentColumns, RejectedColumns
 from batchpay.ledger.database import Transaction
-from batchpay.ledger.event_chain import DIRECTIONS, now_ms
+from batchpay.ledger.event_chain import DIRECTIONS
 from batchpay.ledger.records import NewBatch, TotalsDelta, batch_name
 from batchpay.ledger.states import NEW, PENDING, REJECTED, require
 from batchpay.text import row_count, write_ranges
@@ -67,7 +67,7 @@ class BatchInWriting:
         self.name = self._free_name(transaction)
         columns, options = json.dumps(list(new.columns)), json.dumps(new.options)
         self._about = [
-            new.file, new.origin, columns, options, now_ms(), new.again_reason, new.environment.value,
+            new.file, new.origin, columns, options, transaction.now_ms(), new.again_reason, new.environment.value,
         ]  # fmt: skip
         found = transaction.one(transaction.statements.ADD_BATCH, (self.name, new.digest, *self._about))
         assert found is not None

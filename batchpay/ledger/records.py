@@ -177,8 +177,8 @@ class BatchSummary:
     """Whether a run of this process was to write the results and could not."""
     ledger_failed: bool = False
     """Whether the ledger failed under a run of this process, whose last answers the next run on this machine merges."""
-    clock_ahead_days: int = 0
-    """How long after the ledger's last event a run of this process began, if that is a reason to warn."""
+    clock_note: str | None = None
+    """What a person should know of the clock by which a run of this process began."""
     late_answers: tuple[str, ...] = ()
     """Answers that a run of this process found too late, and that contradict the ledger, in words."""
     rate_found: float | None = None

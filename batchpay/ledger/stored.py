@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
@@ -14,7 +14,7 @@ from batchpay.ledger import decisions, reading, retention
 from batchpay.ledger.contract import Run
 from batchpay.ledger.database import Parameters, Store
 from batchpay.ledger.decisions import open_lost_window
-from batchpay.ledger.event_chain import noted_at_start
+from batchpay.ledger.event_chain import noted_at_start, to_datetime
 from batchpay.ledger.keys import BESIDE
 from batchpay.ledger.locks import BatchLocks
 from batchpay.ledger.mover import Mover
@@ -66,6 +66,20 @@ class StoredLedger(ABC, Generic[_Store, _Run]):
     @property
     def differences(self) -> Sequence[LedgerNotUsable]:
         return self.store.differences
+
+    def now(self) -> datetime:
+        return to_datetime(self.store.now_ms() - self.store.ahead_ms)
+
+    def today(self) -> date:
+        return to_datetime(self.store.now_ms()).astimezone().date()
+
+    @property
+    def clock_ahead(self) -> timedelta:
+        return timedelta(milliseconds=self.store.ahead_ms)
+
+    @abstractmethod
+    def is_clock_sure(self) -> bool:
+        """See contract.Ledger."""
 
     def digest(self, purpose: str, texts: Sequence[str | None], size: int) -> list[bytes | None]:
         return self.store.keys.digest(purpose, texts, size)

@@ -174,7 +174,7 @@ class Sender:
             outcome = self._attempts.run(lambda: self._attempt(payment))
         except (ClaimRefused, LedgerNotUsable):
             # Nothing of the row was sent: another run has it, or the ledger failed (the recorder reports that).
-            self._stop.ask("the ledger did not give this run a row")
+            self._stop.ask(self._run.refusal or "the ledger did not give this run a row")
         except _HeldBack:
             return False
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from batchpay.approval.approvals import Approval, Policy
 from batchpay.approval.plan import Plan, PlanText
@@ -52,7 +52,7 @@ def read_plan(path: str) -> PlanText:
 
 def view_plan(kept: PlanText, ledger: Ledger, settings: Settings) -> PlanView:
     """Read a plan to be shown; raises FileRefused if it is not a plan, was changed or belongs to another ledger."""
-    return _view(Plan.parse(kept, ledger), ledger, settings, datetime.now(UTC))
+    return _view(Plan.parse(kept, ledger), ledger, settings, ledger.now())
 
 
 def add_approval(kept: PlanText, seal: str, ledger: Ledger, settings: Settings, actor: Actor) -> PlanView:
@@ -60,7 +60,7 @@ def add_approval(kept: PlanText, seal: str, ledger: Ledger, settings: Settings, 
 
     Raises WaitingForPerson if another person must approve, and FileRefused if the plan has been replaced since.
     """
-    now = datetime.now(UTC)
+    now = ledger.now()
     view = _view(Plan.parse(kept, ledger), ledger, settings, now)
     if view.plan.seal != seal:
         raise FileRefused(f"{printable(kept.name)} is not the plan that was displayed")

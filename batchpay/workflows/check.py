@@ -145,6 +145,7 @@ def validate(request: FileRequest, settings: Settings) -> Preview:
     what a submission would send is what the ledger does not have yet.
     """
     with ledger_if_any(settings.ledger) as ledger:
+        request = request.on_day_of(ledger)
         checked = check_file(open_file(request), request, CheckContext(settings, ledger, wants_schedule=True))
         preview = _preview(ledger, request, checked, settings, Decisions())
         _note_if_outdated(preview.summary, ledger)
@@ -177,6 +178,7 @@ def dry_run(
         context = CheckContext(settings, ledger, preflight, decisions, wants_schedule=True)
         if ledger is not None and not decisions.paid_elsewhere_checked:
             refuse_other_environment(ledger, settings)
+        request = request.on_day_of(ledger)
         checked = check_file(open_file(request), request, context)
         if insists and checked.accounts.problem is not None:
             raise checked.accounts.problem

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -26,6 +26,7 @@ from batchpay.schemas.identity import folded
 from batchpay.schemas.options import RuleOptions
 from batchpay.settings import Settings
 from batchpay.text import money, place_of, row_count
+from batchpay.workflows.clock import windows_end
 from batchpay.workflows.own_rejects import SENT
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def days_back(frame: pl.DataFrame, days: int, rejected: RejectedEarlier | None) 
         yield frame, days
         return
     yield frame.filter(~pl.col("_row").is_in(rejected.rows.implode())), days
-    yield rejected.among(frame), rejected.days_until(datetime.now(UTC), days)
+    yield rejected.among(frame), rejected.days_until(rejected.ledger.now(), days)
 
 
 LISTED_MAX = 1000
@@ -167,7 +168,7 @@ class EarlierPayments:
 
         lookup = lookup_columns(ledger, frame)
         cents = dict(zip(lookup.rows, with_cents(frame)["_cents"].to_list(), strict=True))
-        now = datetime.now(UTC)
+        now = windows_end(ledger, self.settings.policy)
         found = ledger.earlier(lookup, environment, days=days, now=now, exclude_digest=exclude_digest)
         among = frame.filter(pl.col("_row").is_in([one.row for one in found]))
         lines = dict(among.select("_row", "_line").iter_rows())
@@ -190,7 +191,7 @@ class EarlierPayments:
         # In one file a bill is the same without an invoice number as well, and at any age.
         rows = with_cents(rejected.among(frame))
         lookup = replace(lookup_columns(rejected.ledger, rows), with_invoice=[True] * rows.height)
-        found = rejected.ledger.earlier(lookup, environment, days=0, now=datetime.now(UTC), within=rejected.batch)
+        found = rejected.ledger.earlier(lookup, environment, days=0, now=rejected.ledger.now(), within=rejected.batch)
         places = {row: (line, cents) for row, line, cents in rows.select("_row", "_line", "_cents").iter_rows()}
         for one in found:
             line, cents = places[one.row]
@@ -356,5 +357,5 @@ def find_payment(payment_id: str, settings: Settings) -> Earlier | None:
             older_fingerprints=[_NO_BILL],
             older_payment_ids=ledger.digest("payment id", [payment_id], _DIGEST_BYTES),
         )
-        found = ledger.earlier(lookup, environment_of(settings.gateway), days=0, now=datetime.now(UTC))
+        found = ledger.earlier(lookup, environment_of(settings.gateway), days=0, now=ledger.now())
     return found[0] if found else None

@@ -35,6 +35,7 @@ from batchpay.validation.check import RowCheck, valid_rows
 from batchpay.validation.chunk_result import ChunkResult
 from batchpay.validation.duplicates import FrameSpool, merged
 from batchpay.validation.verdict import Verdict
+from batchpay.workflows.clock import clock_note
 from batchpay.workflows.earlier_payments import EarlierPayments, RejectedEarlier, days_back, how_to_release
 from batchpay.workflows.own_rejects import OwnRejects, is_of_no_submission, without_payments
 from batchpay.workflows.requests import Decisions, FileRequest, refuse_account_number
@@ -172,6 +173,8 @@ class FileCheck:
     """The control file that the totals were compared with."""
     released: bool = False
     """Whether a person has released rows that an earlier call rejected: then they pass."""
+    clock: str | None = None
+    """What a person should know of the clock by which earlier payments were looked up."""
     all_new: AllNew | None = None
     """The valid rows as something to send, counted as they passed; only if requested."""
 
@@ -182,6 +185,8 @@ class FileCheck:
         if self.releasable.rows and not self.released:
             notes.append(self._release_note(request.rules))
         notes += self.left_rejects
+        if self.clock is not None:
+            notes.append(self.clock)
         return Summary(
             file=self.source.name,
             total=verdict.total,
@@ -463,6 +468,7 @@ class _Reading:
             if (rejected := self._rejected_earlier) is not None:
                 found.compare_with_own(rejected, frame, rules, context.environment)
             if payments is not None:
+                checked.clock = clock_note(payments, context.settings.policy)
                 for rows, days in days_back(frame, context.settings.policy.duplicate_days, rejected):
                     found.compare(payments, rows, rules, context.environment, days=days, exclude_digest=checked.digest)
             checked.late_failures |= found.late_failures

@@ -13,7 +13,7 @@ import time
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -135,7 +135,7 @@ _COUNTED = (State.PENDING, State.SENDING, State.ACCEPTED, State.IN_DOUBT)
 
 def untouched_days(ledger: Ledger, batch: str) -> int:
     """Count the whole days since the last event of a batch."""
-    return (datetime.now(UTC) - ledger.last_event_at(batch)) // _DAY
+    return (ledger.now() - ledger.last_event_at(batch)) // _DAY
 
 
 def is_stale(ledger: Ledger, batch: str, stale_days: int) -> bool:
@@ -151,7 +151,7 @@ def fails_today(ledger: Ledger, batch: BatchSummary, settings: Settings) -> Fail
     looks = []
     if (elsewhere := repeated(ledger, batch)) is not None:
         looks.append(elsewhere)
-    today, (first_start, largest_cents) = datetime.now().astimezone().date(), _extremes(ledger, batch)
+    today, (first_start, largest_cents) = ledger.today(), _extremes(ledger, batch)
     if settings.policy.refuses_past_start and first_start < today:
         looks.append(start_has_passed(today))
     if (most := settings.max_amount_cents) is not None and largest_cents > most:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # few files have a map
     from batchpay.gateway.payments import ConnectionReport
     from batchpay.intake.maps.mapping import Mapping
     from batchpay.intake.source import Source
+    from batchpay.ledger.contract import Ledger
     from batchpay.schemas.options import RuleOptions
     from batchpay.validation.rejects import Rejects
     from batchpay.workflows.run import ProcessOwner, RunRequest
@@ -87,6 +88,12 @@ class FileRequest:
     """What takes the rejected rows besides the rejects file; each is started over if the reading is."""
     watch: Callable[[int], None] | None = None
     """Called from time to time with the number of rows read; what it raises ends the check."""
+
+    def on_day_of(self, ledger: Ledger | None) -> FileRequest:
+        """Return the request for the ledger's day, if it is for the day that this machine's clock shows."""
+        if ledger is None or self.rules.as_of != datetime.datetime.now().astimezone().date():
+            return self
+        return dataclasses.replace(self, rules=dataclasses.replace(self.rules, as_of=ledger.today()))
 
 
 EVERY_RULE = "all"

@@ -44,6 +44,7 @@ from batchpay.sending.sender import Sender, Tally
 from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
 from batchpay.text import counted, printable, row_count, totals_apart, write_ranges
+from batchpay.workflows.clock import clock_note
 from batchpay.workflows.held_back import (
     Fails,
     HeldBack,
@@ -140,13 +141,13 @@ def run_batch(
         batch = ledger.find(batch.batch)
     _refuse_a_ledger_brought_back(ledger, batch, request.results)
     _require_approval(ledger, batch, settings, request)
-    ahead_days = _clock_ahead_days(ledger, settings, progress)
+    clock = _note_clock(ledger, settings, progress)
     doubted = _rows_in_doubt(ledger, batch)
     with request.owner.running(request.stop):
         run = _BatchRun(ledger, batch, settings, request, actor, progress)
         with run.ending():
             run.send(credentials)
-        finished = replace(run.finished(), clock_ahead_days=ahead_days)
+        finished = replace(run.finished(), clock_note=clock)
         _log_end(ledger, finished, doubted)
         return _with_results(ledger, finished, request.results)
 
@@ -300,14 +301,12 @@ def _tell_start(batch: BatchSummary, run: Run, progress: Progress) -> None:
     log("run started", batch=batch.batch, environment=str(batch.environment), file=batch.file)
 
 
-def _clock_ahead_days(ledger: Ledger, settings: Settings, progress: Progress) -> int:
-    """Return how many days the clock is past the ledger's last event, and warn, if that is too long; else 0."""
-    days = int(ledger.opened_after_s // 86_400)
-    if days <= settings.policy.clock_ahead_days:
-        return 0
-    progress.say(f"the clock is {days} days after the ledger's last event: is the date correct?")
-    log("clock is ahead", level=logging.WARNING, reason=f"{days} days after the ledger's last event")
-    return days
+def _note_clock(ledger: Ledger, settings: Settings, progress: Progress) -> str | None:
+    """Report what is odd about the clock, if anything."""
+    if (note := clock_note(ledger, settings.policy)) is not None:
+        progress.say(note)
+        log("clock is ahead", level=logging.WARNING, reason=note)
+    return note
 
 
 def _refuse_a_ledger_brought_back(ledger: Ledger, batch: BatchSummary, results: Path | None) -> None:

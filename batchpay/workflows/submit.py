@@ -11,7 +11,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -90,6 +89,7 @@ def submit(
         plan = None if submission.plan is None else Plan.parse(submission.plan, ledger)
         for note in notes_on_gateway(ledger, settings):
             progress.say(note)
+        request = request.on_day_of(ledger)
         source = open_file(request)  # once: standard input can't be read again
         for _ in range(_REGISTER_TRIES):
             one = _Submission(ledger, request, source, submission, plan, settings, actor)
@@ -167,7 +167,7 @@ class _Submission:
         if self._plan is not None or self._policy.asks:
             proposal, _ = propose(ledger, self._request, checked, settings, decisions, known)
             try:
-                allowed = let_through(ledger, self._plan, proposal, self._policy, datetime.now(UTC))
+                allowed = let_through(ledger, self._plan, proposal, self._policy, self._ledger.now())
             except FileRefused as error:
                 raise _with_accounts(error, checked) from None
         releases = decisions.release and checked.releasable.rows > 0
@@ -254,7 +254,8 @@ class _Submission:
     def _summary(self, batch: BatchSummary) -> Summary:
         of_check = self.checked.summary(self._request)
         summary = summary_of_batch(batch, warnings=of_check.warnings)
-        summary.file, summary.notes, summary.rejects = of_check.file, of_check.notes + summary.notes, of_check.rejects
+        summary.file, summary.rejects = of_check.file, of_check.rejects
+        summary.notes = list(dict.fromkeys([*of_check.notes, *summary.notes]))
         summary.started_at, summary.read = of_check.started_at, of_check.read
         return summary
 

@@ -83,6 +83,7 @@ class GrantsAtOnce:
 
     recovered = repeated = 0
     late: Sequence[str] = ()
+    refusal: str | None = None
 
     def __init__(self, bodies: Sequence[bytes]) -> None:
         self._payments = iter([PendingPayment(number, 0, body) for number, body in enumerate(bodies, start=1)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +18,7 @@ from batchpay.cli.operations import unattended_run
 from batchpay.cli.paths import Outputs
 from batchpay.errors import BatchpayError, CredentialsNotUsable, LedgerNotUsable, NotUsable, WaitingForPerson, WrongUse
 from batchpay.payment import Totals
+from tests.model import clock
 from tests.support.command import small_file
 from tests.support.in_process import Caller
 from tests.support.sandbox_requests import control
@@ -193,11 +193,13 @@ def test_a_clock_far_ahead_is_told_also_in_the_quiet(call: Caller, monkeypatch: 
     """It was a line on standard error, which -q leaves out, and stood neither in --json nor in the log."""
     small_file(Path("a.csv"), 1)
     assert call("submit", "a.csv")["notes"] == []
-    monkeypatch.setattr("batchpay.ledger.sqlite.opening.now_ms", lambda: int(time.time() + 90.5 * 86_400) * 1000)
+    monkeypatch.setattr(clock, "offset_s", 90.5 * 86_400)
+    clock.exchange()
     small_file(Path("b.csv"), 1, first=2)
     told = call("submit", "b.csv", "-q", "--log-file", "run.log")
-    ahead = "90 days after the ledger's last event"
-    assert (told["exit_code"], told["notes"]) == (0, [f"the clock was {ahead}: is the date correct?"])
+    clock.restore()
+    ahead = "the clock was 90 days after the ledger's last event: is the date correct?"
+    assert (told["exit_code"], told["notes"]) == (0, [ahead])
     assert f'WARNING clock is ahead reason="{ahead}"' in Path("run.log").read_text()
 
 

@@ -652,8 +652,8 @@ def test_a_bill_that_is_not_settled_is_not_days_ago(ledger: Ledger, state: State
 def test_a_bill_that_waited_is_as_old_as_its_sending(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its batch waited ten days for an approval and was sent yesterday: by its registration, it would be long ago."""
     first, sent_at = register(ledger, columns(ledger, [1])), datetime.now(UTC) + timedelta(days=10)
-    for module in ("sqlite.run", "postgres.run"):
-        monkeypatch.setattr(f"batchpay.ledger.{module}.now_ms", lambda: int(sent_at.timestamp() * 1000))
+    for clock in ("sqlite.run.now_ms", "machine.SharedClock.now_ms"):
+        monkeypatch.setattr(f"batchpay.ledger.{clock}", lambda *_: int(sent_at.timestamp() * 1000))
     with ledger.lock(ledger.find(first).digest):
         run = ledger.start(first, "ada")
         run.commit([1], [])

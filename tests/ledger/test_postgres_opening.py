@@ -34,9 +34,8 @@ from batchpay.errors import (
     WrongUse,
 )
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
-from batchpay.ledger.event_chain import now_ms
+from batchpay.ledger.machine import SharedClock
 from batchpay.ledger.open import accept, confirm, create_ledger, join, location, open_ledger, weaknesses
-from batchpay.ledger.postgres import store
 from batchpay.ledger.postgres.connection import Place, _refuse_unsafe, place_of
 from batchpay.payment import State
 from batchpay.settings import LedgerSettings
@@ -614,10 +613,10 @@ def test_no_file_is_taken_for_a_database(tmp_path: Path) -> None:
 def test_a_person_brings_a_clock_that_was_ahead_to_an_end(
     factory: PostgresFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A machine whose clock was a year ahead wrote one event: no machine could write for a year, not even that word."""
+    """A server whose clock was a year ahead wrote one event: no machine could write for a year, not even that word."""
     ledger = factory.create()
     with monkeypatch.context() as ahead:
-        ahead.setattr(store, "now_ms", lambda: now_ms() + 365 * 86_400_000)
+        ahead.setattr(SharedClock, "now_ms", lambda clock: clock.server_ms + 365 * 86_400_000)
         batch = register(ledger, columns(ledger, [1]))
     factory.close()
     with pytest.raises(LedgerNotUsable, match="hours before the ledger's last event"):

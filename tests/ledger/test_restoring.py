@@ -371,7 +371,9 @@ def move_last_event(factory: LedgerFactory, hours: float, monkeypatch: pytest.Mo
     """Let the clock stand so many hours after the ledger's last event."""
     with closing(sqlite3.connect(factory.path)) as connection:
         last = connection.execute("SELECT at FROM event ORDER BY number DESC LIMIT 1").fetchone()[0]
-    monkeypatch.setattr(opening, "now_ms", lambda: last + int(hours * 3_600_000))
+    for module in (opening, machine):
+        monkeypatch.setattr(module, "now_ms", lambda: last + int(hours * 3_600_000))
+    monkeypatch.setattr(machine, "BOOT_ID", factory.folder / "none")
 
 
 @pytest.mark.parametrize(("hours", "refused"), [(-1.1, True), (-0.9, False), (0, False), (24 * 900, False)])

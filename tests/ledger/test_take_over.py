@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from batchpay.errors import HeldElsewhere, LedgerNotUsable, WrongUse
+from batchpay.errors import ClockDiffers, HeldElsewhere, LedgerNotUsable, WrongUse
+from batchpay.ledger import machine
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.hosts import LEASE_S
 from batchpay.ledger.postgres import heartbeat, take_over
@@ -315,6 +317,42 @@ def test_a_run_beats_while_nothing_is_committed(monkeypatch: pytest.MonkeyPatch)
     counted = beats[0]
     found.stop()
     assert beats[0] == counted
+
+
+def test_a_run_whose_machines_clock_moves_grants_nothing_more(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A heartbeat finds it more than two minutes from the server: answers are recorded, and no row is begun."""
+    run = machines.start()
+    assert run.commit([1], []) == {1}
+    monkeypatch.setattr(machine, "now_ms", lambda: int((time.time() - 119) * 1000))
+    run.beat()
+    assert run.commit([2], [(1, ACCEPTED)]) == {2}
+    monkeypatch.setattr(machine, "now_ms", lambda: int((time.time() - 121) * 1000))
+    run.beat()
+    assert run.commit([3], [(2, ACCEPTED)]) == set()
+    assert run.refusal is not None
+    assert run.refusal.startswith("the clock of this machine shows 20")
+    run.finish(run.refusal)
+    assert [state for _, state in sorted(states(machines.ledger, machines.name).items())][:3] == [
+        State.ACCEPTED, State.ACCEPTED, State.PENDING,
+    ]  # fmt: skip
+    with pytest.raises(ClockDiffers, match="more than two minutes apart; nothing more is sent from here"):
+        machines.ledger.start(machines.name, "ada")
+    monkeypatch.undo()
+    assert (machines.ledger.now() - datetime.now(UTC)) < timedelta(seconds=60)
+
+
+def test_the_quickest_of_a_servers_answers_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that took long may have been asked for long before: half of that is no difference of the clocks."""
+    took_ms = iter([0, 400, 0, 2, 0, 9000])
+    monkeypatch.setattr(machine, "since_boot_ms", lambda: next(took_ms))
+    monkeypatch.setattr(machine, "now_ms", lambda: 1_000_000)
+    asked = machine.SharedClock.ask(lambda: 1_000_001, times=3)
+    assert (asked.took_ms, asked.machine_ms, asked.server_ms) == (2, 1_000_001, 1_000_001)
+    machine.SharedClock(0, 124_000, 0, 8000).require_alike()
+    with pytest.raises(ClockDiffers):
+        machine.SharedClock(0, 124_001, 0, 8000).require_alike()
 
 
 def test_rows_of_a_dead_run_are_in_doubt_for_every_machine_before_anybody_takes_over(machines: Machines) -> None:

@@ -46,6 +46,7 @@ ACTIONS: dict[str, Weighed] = {
     "edit_by_hand": Weighed(disasters.edit_by_hand, 1),
     "second_ledger": Weighed(disasters.second_ledger, 1),
     "clock_back": Weighed(disasters.clock_back, 1),
+    "clock_ahead": Weighed(disasters.clock_ahead, 2),
     "foreign_settings": Weighed(disasters.foreign_settings, 1),
     "replace_file": Weighed(meanwhile.replace_file, 3),
     "at_once": Weighed(meanwhile.at_once, 3),

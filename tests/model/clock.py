@@ -1,7 +1,8 @@
 """The clock of a walk: days pass without waiting, in this process and in those it forks.
 
 Every module of the program that reads the time does so through its own name for `datetime` or `time`. Those names are
-replaced, module by module, by ones that add an offset: the program needs no seam for it.
+replaced, module by module, by ones that add an offset: the program needs no seam for it. What nobody can set, and a
+database server's clock, pass as the days do; the machine's own may be wrong beside them.
 """
 
 from __future__ import annotations
@@ -13,13 +14,20 @@ import pkgutil
 import sys
 import time
 import types
+from collections.abc import Callable
 from typing import Any
 
 offset_s = 0.0
+synchronized = False
+"""Whether a time server is said to keep it."""
+wrong_s = 0.0
+"""By how much the machine's clock is ahead of the time that the walk is at."""
 _exchanged: set[str] = set()
 """Names of the modules that have the walk's clock."""
 _real_datetime = datetime.datetime
-_PROGRAM = "batchpay"
+_PROGRAM, _MACHINE = "batchpay", "batchpay.ledger.machine"
+_real: dict[str, Any] = {}
+"""What was exchanged besides `datetime` and `time`."""
 
 
 class _Meta(type):
@@ -45,8 +53,8 @@ class ShiftedDatetime(metaclass=_Meta):
 
 
 def now(tz: datetime.tzinfo | None = None) -> datetime.datetime:
-    """Return the time that the walk is at."""
-    return _real_datetime.now(tz) + datetime.timedelta(seconds=offset_s)
+    """Return the time that the machine's clock shows."""
+    return _real_datetime.now(tz) + datetime.timedelta(seconds=offset_s + wrong_s)
 
 
 def today() -> datetime.date:
@@ -61,8 +69,9 @@ def _copy_of(module: types.ModuleType) -> types.ModuleType:
 
 
 _time = _copy_of(time)
-vars(_time)["time"] = lambda: time.time() + offset_s
-vars(_time)["time_ns"] = lambda: time.time_ns() + int(offset_s * 1e9)
+vars(_time)["time"] = lambda: time.time() + offset_s + wrong_s
+vars(_time)["time_ns"] = lambda: time.time_ns() + int((offset_s + wrong_s) * 1e9)
+vars(_time)["clock_gettime_ns"] = lambda which: time.clock_gettime_ns(which) + int(offset_s * 1e9)
 _datetime = _copy_of(datetime)
 vars(_datetime)["datetime"] = ShiftedDatetime
 
@@ -76,8 +85,27 @@ def load_program() -> None:
             importlib.import_module(found.name)
 
 
+def _is_synchronized() -> bool:
+    return synchronized
+
+
+def _exchange_servers(machine: types.ModuleType) -> None:
+    """Let the days pass for a database server as well."""
+    shared, ask = machine.SharedClock, machine.SharedClock.ask
+    _real[machine.__name__] = ask
+
+    def later(server_ms: Callable[[], int], *, times: int = 1) -> object:
+        return ask(lambda: server_ms() + int(offset_s * 1000), times=times)
+
+    shared.ask = later
+
+
 def exchange() -> None:
     """Replace the clocks of all loaded modules of the program; harmless if repeated."""
+    machine = sys.modules.get(_MACHINE)
+    if machine is not None and _MACHINE not in _real:
+        _exchange_servers(machine)
+        _real["is_synchronized"] = machine.is_synchronized
     for name, module in list(sys.modules.items()):
         if name in _exchanged or name.split(".")[0] != _PROGRAM:
             continue
@@ -89,11 +117,19 @@ def exchange() -> None:
                 setattr(module, key, _datetime)
             elif value is time:
                 setattr(module, key, _time)
+            elif value is _real.get("is_synchronized"):
+                setattr(module, key, _is_synchronized)
 
 
 def restore() -> None:
-    """Give every module its real clock back."""
+    """Give every module its real clock back; do nothing if none has another."""
+    global offset_s, wrong_s
+    offset_s = wrong_s = 0.0
+    if not _exchanged:
+        return
     _exchanged.clear()
+    if _MACHINE in _real:
+        sys.modules[_MACHINE].SharedClock.ask = _real.pop(_MACHINE)
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] != _PROGRAM:
             continue
@@ -104,3 +140,5 @@ def restore() -> None:
                 setattr(module, key, datetime)
             elif value is _time:
                 setattr(module, key, time)
+            elif value is _is_synchronized:
+                setattr(module, key, _real["is_synchronized"])

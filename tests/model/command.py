@@ -202,7 +202,7 @@ class Forks:
         forkserver.ensure_running()  # now: from a command's folder it would not find what it must load
 
     def start(self, call: Call) -> ForkServerProcess:
-        process = self._context.Process(target=_forked, args=(call, clock.offset_s), daemon=True)
+        process = self._context.Process(target=_forked, args=(call, clock.offset_s, clock.wrong_s), daemon=True)
         process.start()
         return process
 
@@ -224,8 +224,8 @@ class Forks:
         return self.wait(self.start(call), call)
 
 
-def _forked(call: Call, offset_s: float) -> None:
+def _forked(call: Call, offset_s: float, wrong_s: float) -> None:
     clock.load_program()
-    clock.offset_s = offset_s
+    clock.offset_s, clock.wrong_s = offset_s, wrong_s
     clock.exchange()
     os._exit(_main(call))

@@ -7,11 +7,12 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.model import clock
 from tests.model.actions import chosen, make, prepare, send
 from tests.model.business import Batch, Row
 from tests.model.command import Call, run_here
 from tests.model.files import read_table
-from tests.model.ledgers import LEDGER
+from tests.model.ledgers import LEDGER, LedgerDatabase
 from tests.model.world import File, Violation, World
 
 _CONFIG = Path(".config/batchpay")
@@ -182,12 +183,26 @@ def clock_back(world: World, a: int, b: int, c: int) -> None:
     file = chosen(world.files, b)
     if file is None or world.forbidden or world.hours - hours > world.paid_at_hours - 2:
         return
-    world.pass_hours(-hours)
+    clock.wrong_s = -hours * 3600
     try:
         call, command = prepare(world, file, [], forbidden="the clock is behind the ledger")
         world.end(command, run_here(call))
     finally:
-        world.pass_hours(hours)
+        clock.wrong_s = 0.0
+
+
+def clock_ahead(world: World, a: int, b: int, c: int) -> None:
+    """The machine's clock is days ahead for a while: by that alone no bill is due again."""
+    file = chosen(world.files, b)
+    if file is None:
+        return
+    known = {"forbidden": "the clock is not the server's"} if isinstance(world.ledger, LedgerDatabase) else {}
+    clock.wrong_s = (75, 150, 24 * 70)[a % 3] * 3600
+    try:
+        call, command = prepare(world, file, [], **known)
+        world.end(command, run_here(call))
+    finally:
+        clock.wrong_s = 0.0
 
 
 def _try_there(

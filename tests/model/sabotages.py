@@ -416,7 +416,24 @@ DEFECTS = (
     Defect(
         "C13 a clock behind the ledger sends",
         "make:1:0:0 clock_back:0:0:0",
-        (("ledger/machine.py", "opened_after_s < -CLOCK_BEHIND_MAX.total_seconds():", "opened_after_s < -1e12:"),),
+        (
+            (
+                "ledger/machine.py",
+                "return opened_after_s < -CLOCK_BEHIND_MAX",
+                "return opened_after_s < -1e9 * CLOCK_BEHIND_MAX",
+            ),
+        ),
+    ),
+    Defect(
+        "C13 a clock that goes ahead pays a bill again",
+        "make:1:0:0 submit:0:0:0 alter:0:1:0 clock_ahead:1:0:0",
+        (("ledger/stored.py", "self.store.now_ms() - self.store.ahead_ms", "self.store.now_ms()"),),
+    ),
+    Defect(
+        "C13 a machine sends whose clock is not the server's",
+        "make:1:0:0 clock_ahead:1:0:0",
+        (("ledger/machine.py", "- self.took_ms / 2 > CLOCKS_APART_MAX_S * 1000:", "< 0:"),),
+        on_postgres=True,
     ),
     Defect(
         "A0 doubt elsewhere is quiet",

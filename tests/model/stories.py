@@ -45,6 +45,7 @@ STORIES: dict[str, int] = {
     "make submit:*:6 clone|copy": 4,
     "make submit:*:0|6 second_ledger": 4,
     "make submit:*:6 edit_by_hand": 5,
+    "make submit:*:0|6 alter:*:1|2 clock_ahead submit": 4,
     "make clock_back|foreign_settings|odd_api_id|full_output": 10,
     "make submit:*:0 other_environment": 2,
     "make submit? look_around": 5,

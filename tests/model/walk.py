@@ -91,7 +91,7 @@ class Runner:
     def world(self) -> World:
         """Return a new world, whose clock is at the present time."""
         self.count += 1
-        clock.offset_s = 0.0
+        clock.offset_s = clock.wrong_s = 0.0
         return World(self.folder / str(self.count), self.gateway, self.forks, self._server)
 
     def failure(self, steps: Sequence[Step]) -> tuple[str, list[str]] | None:

@@ -14,6 +14,7 @@ class PlainRun:
 
     recovered = repeated = 0
     late: Sequence[str] = ()
+    refusal: str | None = None
 
     def __init__(self, rows: int = 0) -> None:
         self._rows = [PendingPayment(row, 0, b"{}") for row in range(1, rows + 1)]

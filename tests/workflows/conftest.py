@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from batchpay.ledger.open import create_ledger
+from tests.model import clock
 from tests.support.oracle import Oracle, running_oracle
 from tests.workflows.desk import Desk, make_desk
 from tests.workflows.office import Office
@@ -18,6 +19,13 @@ from tests.workflows.office import Office
 def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
     with running_oracle(tmp_path_factory.mktemp("oracle") / "log") as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def own_clock() -> Iterator[None]:
+    """Give the program its real clock back, if a test has taken it."""
+    yield
+    clock.restore()
 
 
 @pytest.fixture

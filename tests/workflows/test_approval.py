@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from batchpay.errors import FileRefused, WaitingForPerson
 from batchpay.payment import Actor, Totals
-from batchpay.workflows import approve
 from batchpay.workflows.requests import Decisions
+from tests.model import clock
 from tests.workflows.office import AGAIN, ANN, BEN, EVE, RELEASE, Office
 
 
@@ -93,15 +91,15 @@ def test_an_approval_that_was_copied_counts_once(office: Office) -> None:
     refused(office, path, plan)
 
 
-def test_an_expired_approval_does_not_count(strict: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expired_approval_does_not_count(strict: Office) -> None:
     """After policy.approval_days someone must review again, and the same person may."""
     path = strict.file("10.00")
     plan = strict.plan(path)
 
-    long_ago = datetime.now(UTC) - timedelta(days=8)
-    with monkeypatch.context() as patch:
-        patch.setattr(approve, "datetime", SimpleNamespace(now=lambda zone: long_ago))
-        strict.approve(plan, BEN)
+    clock.offset_s = -8 * 86_400
+    clock.exchange()
+    strict.approve(plan, BEN)
+    clock.restore()
     refused(strict, path, plan)
     strict.approve(plan, BEN)
     strict.submit(path, plan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime, time, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +22,7 @@ from batchpay.workflows.health import Limits as HealthLimits
 from batchpay.workflows.health import health
 from batchpay.workflows.held_back import HeldBack, start_has_passed
 from batchpay.workflows.status import all_in_doubt, batch_status
+from tests.model import clock
 from tests.support.ledger_factory import Planned, add_batch
 from tests.workflows.desk import ACCEPTED, IN_DOUBT, Desk, Quiet
 
@@ -50,29 +51,17 @@ def stop_before(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Limits, "allow_row", lambda self: False)
 
 
-def days_later(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
+def days_later(days: int) -> None:
     """Let days pass before a resume."""
-
-    class Later(datetime):
-        @classmethod
-        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
-            return datetime.now(tz) + timedelta(days=days)
-
-    monkeypatch.setattr(held_back, "datetime", Later)
+    clock.offset_s = days * 86_400
+    clock.exchange()
 
 
-def at_noon(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
+def at_noon(days: int) -> None:
     """Make it noon this many days after `TODAY`, whatever the date is now: midnight may pass while tests run."""
     noon = datetime.combine(TODAY + timedelta(days=days), time(12)).astimezone()
-
-    class Noon(datetime):
-        @classmethod
-        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
-            return noon.astimezone(tz)
-
-    for module in (run, held_back):
-        monkeypatch.setattr(module, "datetime", Noon)
-    monkeypatch.setattr(held_back, "time", SimpleNamespace(time=noon.timestamp))
+    clock.offset_s = (noon - datetime.now(UTC)).total_seconds()
+    clock.exchange()
 
 
 def test_rows_that_fail_todays_rules_are_held_back(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +106,7 @@ def test_resume_holds_back_what_would_start_too_late(
     with monkeypatch.context() as patched:
         stop_before(desk, patched)
         desk.submit(desk.file("may.csv", ONE, MONTHLY, later))
-    at_noon(monkeypatch, days)
+    at_noon(days)
     done = desk.resume()
     assert (done.exit_code, done.held_back.rows, desk.arrived.total()) == (0 if sent == 3 else 3, 3 - sent, sent)
 
@@ -127,7 +116,7 @@ def test_what_is_held_back_is_not_told_to_be_sent_as_well(desk: Desk, monkeypatc
     with monkeypatch.context() as patched:
         stop_before(desk, patched)
         waits = desk.submit(desk.file("may.csv", ONE, MONTHLY)).batch
-    at_noon(monkeypatch, 4)
+    at_noon(4)
     (note,) = (note for note in desk.submit(desk.file("june.csv", ONE)).notes if "same bills" in note)
     told = f"wait to be sent: batchpay resume {waits}, of which 1 row, 20.00, is held back there by today's rules"
     assert note.endswith(told)
@@ -142,7 +131,7 @@ def test_a_start_date_that_passed_can_be_corrected(desk: Desk, monkeypatch: pyte
     with monkeypatch.context() as patched:
         stop_before(desk, patched)
         waits = desk.submit(desk.file("may.csv", ONE, MONTHLY)).batch
-    at_noon(monkeypatch, 4)
+    at_noon(4)
     assert (desk.resume(waits).held_back, desk.arrived) == (Totals(1, 20_00), {"A-1": 1})
     corrected = MONTHLY | {"recurringStartDate": f"{TODAY + timedelta(days=30):%m/%d/%Y}"}
     refused = desk.submit(desk.file("june.csv", corrected))
@@ -280,7 +269,7 @@ def test_resume_of_a_batch_that_nobody_touched_needs_a_person(desk: Desk, monkey
     with monkeypatch.context() as patched:
         stop_before(desk, patched)
         desk.submit(path)
-    days_later(monkeypatch, 7)
+    days_later(7)
     with pytest.raises(WrongUse, match="--stale --reason"):
         desk.resume()
     assert not desk.arrived
@@ -295,7 +284,7 @@ def test_yesterdays_batch_is_resumed_as_usual(desk: Desk, monkeypatch: pytest.Mo
     with monkeypatch.context() as patched:
         stop_before(desk, patched)
         desk.submit(path)
-    days_later(monkeypatch, 6)
+    days_later(6)
     assert desk.resume().exit_code == 0
 
 
@@ -339,7 +328,7 @@ def test_past_start_switched_off_holds_nothing_back(
         stop_before(desk, patched)
         desk.submit(path)
     desk.settings = replace(desk.settings, policy=PolicySettings(variance=False, **off))
-    days_later(monkeypatch, 5)
+    days_later(5)
     assert desk.resume().exit_code == 0
 
 
@@ -361,10 +350,10 @@ def test_what_was_to_start_today_does_not_leave_after_midnight(
         MONTHLY | {"paymentId": f"P-{n}", "invoiceNumber": f"A-{n}", "recurringStartDate": f"{day:%m/%d/%Y}"}
         for n, day in starts.items()
     ]
-    at_noon(monkeypatch, 0)
+    at_noon(0)
 
     def midnight_comes(reference: str) -> Outcome:
-        at_noon(monkeypatch, 1)
+        at_noon(1)
         return ACCEPTED
 
     desk.answer = midnight_comes
@@ -404,10 +393,10 @@ def test_rows_are_checked_only_if_one_may_fail(desk: Desk, monkeypatch: pytest.M
     desk.limit("499.99")
     assert may_fail()
     desk.limit("")
-    at_noon(monkeypatch, 3)
+    at_noon(3)
     assert not may_fail()
     assert may_fail(is_of_first_version=True), "the first versions did not note when the first one starts"
-    at_noon(monkeypatch, 4)
+    at_noon(4)
     assert may_fail()
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
-from batchpay.ledger.event_chain import FIRST_MAC, event_text, now_ms
+from batchpay.ledger.event_chain import FIRST_MAC, event_text
 from batchpay.ledger.postgres import failover, schema
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.audit import check
@@ -70,7 +70,7 @@ def _copy_all(transaction: PostgresTransaction, store: PostgresStore, contents: 
     _copy(transaction, "event", columns, events)
     arrived = {**failover.of_machine(store), "from": contents.place, "number": contents.number}
     arrived["mac"] = contents.mac.hex()
-    event = (now_ms(), None, ARRIVED, who, why, event_text(arrived))
+    event = (transaction.now_ms(), None, ARRIVED, who, why, event_text(arrived))
     mac = chained_mac(keys, head[1], 0, contents.number + 1, event)
     _copy(transaction, "event", columns, [(0, contents.number + 1, *event, mac)])
     values = (contents.ledger_id, keys.key_id, contents.number + 1, mac, failover.place(store, transaction.connection))

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from batchpay.ledger.decisions import require_named
-from batchpay.ledger.event_chain import now_ms
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.moves import PostgresMover
 from batchpay.ledger.postgres.store import PostgresStore, PostgresTransaction
@@ -63,7 +62,7 @@ def hear(transaction: PostgresTransaction, run: int, batch: int, who: str, name:
     They are evidence: a row in doubt to whose very attempt they belong becomes accepted or declined. None becomes
     pending through them: a person may have paid it by other means. Returns what else they say, in words.
     """
-    is_news = transaction.execute(sql.SET_HEARD, (now_ms(), run)).rowcount > 0
+    is_news = transaction.execute(sql.SET_HEARD, (transaction.now_ms(), run)).rowcount > 0
     spilled = spill_path(transaction.witness, name, run)
     mover, late = PostgresMover(transaction, batch, "heard", who), LateAnswers()
     for found in read_spill(spilled, transaction.keys, name) if spilled.exists() else ():
@@ -112,7 +111,7 @@ def say_hosts_gone(store: PostgresStore, batch: int, who: str, why: str) -> Sequ
     """Record a person's word that machines whose runs were fenced are off for good; return their names."""
     require_named("a machine is said to be gone", who, why)
     with store.transaction() as transaction:
-        found = transaction.execute(sql.HOSTS_ARE_GONE, (now_ms(), batch)).fetchall()
+        found = transaction.execute(sql.HOSTS_ARE_GONE, (transaction.now_ms(), batch)).fetchall()
         hosts = sorted({host for _, host in found})
         if found:
             detail = {"runs": sorted(run for run, _ in found), "hosts": hosts}

@@ -13,6 +13,7 @@ from batchpay.ledger import hosts
 from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
 from batchpay.ledger.hosts import HostRun
+from batchpay.ledger.machine import CLOCK_TIMES
 from batchpay.ledger.postgres import audit, batch_writer, fences, reading, restoring, take_over
 from batchpay.ledger.postgres.moves import PostgresMover, erase_texts
 from batchpay.ledger.postgres.pace import PostgresPace
@@ -73,6 +74,9 @@ class PostgresLedger(StoredLedger[PostgresStore, PostgresRun]):
                 raise HeldElsewhere(runs[0].told(self.store))
             yield
 
+    def is_clock_sure(self) -> bool:
+        return True
+
     def take_over(self, digest: bytes, who: str, say: Callable[[str], None]) -> None:
         take_over.take_over(self.store, digest, who, say)
 
@@ -88,6 +92,7 @@ class PostgresLedger(StoredLedger[PostgresStore, PostgresRun]):
     def _begin(
         self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any], *, is_unique: bool
     ) -> PostgresRun:
+        self.store.ask_clock(times=CLOCK_TIMES).require_alike()
         audit.check_batch(self.store, number)
         return PostgresRun(self.store, number, name, who, why, noted, is_unique=is_unique)
 

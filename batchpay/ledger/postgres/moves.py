@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger import mover
-from batchpay.ledger.event_chain import now_ms
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.store import PostgresTransaction
@@ -99,7 +98,7 @@ class PostgresMover(mover.Mover):
         if self._transaction.one(sql.STILL_IN_DOUBT_OF_RUN, (self._batch, row, attempt, run)) is None:
             return False
         self.move([row], IN_DOUBT, state)
-        self._note(row, state, now_ms(), outcome.reason, answer.gateway_reference,
+        self._note(row, state, self.now_ms(), outcome.reason, answer.gateway_reference,
                    (answer.http_status, answer.response_code, answer.message))  # fmt: skip
         return True
 

@@ -20,9 +20,9 @@ from batchpay.errors import (
 )
 from batchpay.ledger import decisions
 from batchpay.ledger.decisions import require_named
-from batchpay.ledger.event_chain import FIRST_MAC, now_ms
+from batchpay.ledger.event_chain import FIRST_MAC
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
-from batchpay.ledger.machine import clock_behind, machine_name
+from batchpay.ledger.machine import CLOCK_TIMES, clock_behind, machine_name
 from batchpay.ledger.paths import LedgerPaths, key_path, make_private_directory, own_path
 from batchpay.ledger.postgres import arrival, failover, restoring, schema
 from batchpay.ledger.postgres import statements as sql
@@ -247,7 +247,8 @@ def _open(
             )
         if not settings.witness:
             store.use_witness(witness_of(store.ledger_id, store.paths, store.keys))
-        opened_after_s = (now_ms() - last[1]) / 1000 if last else 0.0
+        clock = store.ask_clock(times=1 if read_only else CLOCK_TIMES)
+        opened_after_s = (clock.now_ms() - last[1]) / 1000 if last else 0.0
         record = store.witness.read()
         is_known = record is not None and record.ledger_id == store.ledger_id and not failover.is_copy(store, record)
         store.host = record.machine if record and is_known and record.machine else failover.new_host(store.mark)
@@ -259,8 +260,10 @@ def _open(
             if checks_witness:
                 _look_before_writing(store)
                 store.begun = lambda: failover.begin_whole(store)
-            if checks_clock and (behind := clock_behind(opened_after_s)):
-                raise behind[0]
+            if checks_clock:
+                clock.require_alike()
+                if behind := clock_behind(opened_after_s):
+                    raise behind[0]
     except BaseException:
         store.close()
         raise

@@ -16,7 +16,6 @@ from batchpay.ledger.decisions import (
     settle,
     window,
 )
-from batchpay.ledger.event_chain import now_ms
 from batchpay.ledger.postgres import failover
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.audit import check
@@ -49,7 +48,7 @@ def accept(store: PostgresStore, who: str, why: str, clock: list[LedgerNotUsable
         if kind == WITNESS_ACCEPTED:
             last, at, _ = transaction.one(sql.LAST_EVENT) or (0, 0, b"")
             for run, batch in transaction.execute(sql.LIVE_RUNS).fetchall():
-                fence(transaction, run, batch, who, heard_at=now_ms())
+                fence(transaction, run, batch, who, heard_at=transaction.now_ms())
             for (batch,) in transaction.execute(sql.BATCH_IDS).fetchall():
                 marked_in_doubt += doubt(PostgresMover(transaction, batch, "doubted", who, RESTORED_REASON))
             witnessed = record.number if record is not None and of_this_ledger and record.number > last else None

@@ -16,8 +16,9 @@ from typing import Any
 
 import psycopg
 
-from batchpay.errors import HeldElsewhere, LedgerDamaged, LedgerNotUsable
-from batchpay.ledger.event_chain import event_text, now_ms
+from batchpay.errors import ClockDiffers, HeldElsewhere, LedgerDamaged, LedgerNotUsable
+from batchpay.ledger.event_chain import event_text
+from batchpay.ledger.machine import SharedClock
 from batchpay.ledger.mover import asked_references, doubt_repeated
 from batchpay.ledger.postgres import deadline, failover
 from batchpay.ledger.postgres import statements as sql
@@ -66,6 +67,7 @@ class PostgresRun:
         self.repeated = 0
         self._batch, self._name, self._who = batch, name, who
         self._dead: str | None = None
+        self.refusal: str | None = None
         self._is_fenced = False
         self._token = os.urandom(16)
         self._generation, self._number = 1, 0
@@ -102,7 +104,7 @@ class PostgresRun:
         A run that was begun on this machine is dead: whatever starts one holds the batch here. Returns the tokens of
         runs whose marks are no longer needed.
         """
-        at = now_ms()
+        at = transaction.now_ms()
         transaction.execute(sql.LOCK_BATCH, (self._batch,))
         ours = []
         for run, host, token in transaction.execute(sql.LIVE_RUN_OF_BATCH, (self._batch,)).fetchall():
@@ -142,7 +144,7 @@ class PostgresRun:
     def commit(self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]]) -> set[int]:
         self._refuse_if_dead()
         self._store.require_writable()
-        asked, proved = sorted(set(intents)), dict(outcomes)
+        asked, proved = [] if self.refusal else sorted(set(intents)), dict(outcomes)
         judged: Mapping[int, Outcome] = doubt_repeated(self._batch, proved, {}) if self._is_unique else proved
         try:
             with self._store.alone():
@@ -176,7 +178,7 @@ class PostgresRun:
 
         Raises _NotPending, _Repeated, LedgerNotUsable.
         """
-        at, number = now_ms(), self._number + 1
+        at, number = self._store.now_ms(), self._number + 1
         moved: dict[str, list[int]] = {}
         for row, outcome in outcomes.items():
             require_outcome("progress", outcome)
@@ -335,17 +337,26 @@ class PostgresRun:
 
     def _has_beaten(self) -> bool:
         """Beat; return False if it is not known whether that was committed."""
-        writer, values = self._store.writer, (self._id, self._token, self._generation)
+        writer = self._store.writer
         try:
             with self._deadline.of(writer.get()):
-                found = writer.run(sql.BEAT, values).fetchone()
+                clock = SharedClock.ask(self._beat)
         except (psycopg.Error, LedgerUnreachable) as error:
             if isinstance(error, psycopg.Error) and not is_unknown(error):
                 raise
             return False
+        try:
+            clock.require_alike()
+        except ClockDiffers as error:
+            self.refusal = str(error)
+        return not writer.warned()
+
+    def _beat(self) -> int:
+        """Count a heartbeat; return when, by the server's clock."""
+        found = self._store.writer.run(sql.BEAT, (self._id, self._token, self._generation)).fetchone()
         if found is None:
             raise self._taken_over()
-        return not writer.warned()
+        return int(found[0])
 
     def _taken_over(self) -> LedgerNotUsable:
         self._is_fenced = True
@@ -359,7 +370,7 @@ class PostgresRun:
             with self._store.transaction() as transaction:
                 number, mac = self._lock(transaction)
                 transaction.execute(sql.REMEMBER_PAYEES, (self._batch,))
-                at = now_ms()
+                at = transaction.now_ms()
                 transaction.execute(sql.END_RUN, (at, stopped, self._id))
                 detail: dict[str, Any] = {"run": self._id, "at": at, "number": number, "mac": mac.hex()}
                 if held_back is not None and held_back.rows:

@@ -166,6 +166,7 @@ ADD_RUN = (
 ENLIVEN_RUN = "UPDATE batchpay.run SET is_live = true, mac = %s WHERE id = %s"
 LIVE_RUNS = "SELECT id, batch FROM batchpay.run WHERE is_live ORDER BY id"
 LIVE_RUN_OF_BATCH = "SELECT id, host, token FROM batchpay.run WHERE batch = %s AND is_live"
+CLOCK = f"SELECT {_NOW_MS}"
 _HEARTBEAT_AGE = f"{_NOW_MS} - r.seen_at"
 LIVE_RUNS_OF_DIGEST = (
     f"SELECT r.id, r.host, r.token, {_HEARTBEAT_AGE}, b.id, b.name FROM batchpay.run r"
@@ -199,7 +200,7 @@ RAISE_GENERATION = (
 )
 BEAT = (
     f"UPDATE batchpay.run SET beats = beats + 1, seen_at = {_NOW_MS}"
-    " WHERE id = %s AND token = %s AND generation = %s AND is_live RETURNING 1"
+    " WHERE id = %s AND token = %s AND generation = %s AND is_live RETURNING seen_at"
 )
 END_RUN = "UPDATE batchpay.run SET is_live = false, finished_at = %s, stopped = %s WHERE id = %s"
 FENCE = (

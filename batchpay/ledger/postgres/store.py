@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from psycopg.rows import TupleRow
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.database import Parameters, Statements
-from batchpay.ledger.event_chain import event_mac, event_text, now_ms
+from batchpay.ledger.event_chain import event_mac, event_text
 from batchpay.ledger.keys import Keys
+from batchpay.ledger.machine import SharedClock
 from batchpay.ledger.paths import LedgerPaths
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import (
@@ -143,6 +145,9 @@ class PostgresStore:
         self.route = ""
         """How this machine reaches that address."""
         self.follow: Callable[[], None] | None = None
+        self.clock: SharedClock | None = None
+        self.ahead_ms = 0
+        """The server's clock is the one that counts."""
         self.begun: Callable[[], PostgresTransaction] = lambda: PostgresTransaction(self)
         """Begins a transaction. An opened ledger has one that raises LedgerNotUsable if the database was restored
         since: what is written then would be the witness's next records, and after two of them nothing would tell
@@ -164,6 +169,17 @@ class PostgresStore:
         store = PostgresStore(self.place, self.paths, self.keys, read_only=False)
         store.ledger_id, store.host, store.mark, store.epoch = self.ledger_id, self.host, self.mark, self.epoch
         return store
+
+    def now_ms(self) -> int:
+        """Return what the server's clock shows."""
+        return (self.clock or self.ask_clock()).now_ms()
+
+    def ask_clock(self, *, times: int = 1) -> SharedClock:
+        """Ask the server for its time, and count on from there."""
+        with self.reading() as connection:
+            read = partial(connection.execute, sql.CLOCK)
+            self.clock = SharedClock.ask(lambda: int((read().fetchone() or (0,))[0]), times=times)
+        return self.clock
 
     def connect(self, *, writes: bool = False) -> Connection:
         """Open a connection, if needed to a server that took over and knows all; raises LedgerNotUsable."""
@@ -344,6 +360,12 @@ class PostgresTransaction:
         """Run a statement; return its first row."""
         return self.execute(statement, parameters).fetchone()
 
+    def now_ms(self) -> int:
+        """Return what the server's clock shows."""
+        if self._store.clock is None:
+            self._store.clock = SharedClock.ask(lambda: int((self.one(sql.CLOCK) or (0,))[0]))
+        return self._store.clock.now_ms()
+
     def write_totals(self, changes: TotalsDelta, batch: int) -> None:
         """Write changes of a batch's control totals."""
         for state, direction, rows, cents in changes.changes():
@@ -366,7 +388,7 @@ class PostgresTransaction:
     def event(self, kind: str, batch: int | None, who: str, why: str | None, detail: dict[str, Any]) -> bytes:
         """Append a line to the ledger's own chain; return its mac."""
         number, before, registrations = self._locked_head()
-        event = (now_ms(), batch, kind, who, why, event_text(detail))
+        event = (self.now_ms(), batch, kind, who, why, event_text(detail))
         mac = chained_mac(self.keys, before, _OWN_CHAIN, number + 1, event)
         found = self.one(sql.ADD_EVENT, (number + 1, *event, mac))
         self.execute(sql.SET_HEAD, (number + 1, mac))

@@ -13,6 +13,7 @@ from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
 from batchpay.ledger.decisions import IN_DOUBT_SETTLED, require_named, settle
 from batchpay.ledger.hosts import HostRun
+from batchpay.ledger.machine import OwnClock, is_synchronized
 from batchpay.ledger.records import Decision, NewBatch, PayeeFacts, Purge, RowColumns, SignOff
 from batchpay.ledger.spill import refuse_unheard_answers
 from batchpay.ledger.sqlite import (
@@ -71,6 +72,10 @@ class SqliteLedger(StoredLedger[SqliteStore, SqliteRun]):
         """See contract.Ledger. The kernel releases the lock when its holder dies."""
         self.store.check_process()
         return self._locks.hold(digest)
+
+    def is_clock_sure(self) -> bool:
+        clock, last_ms = OwnClock.compare(self.store.clock_mark), self.store.now_ms() - int(self.opened_after_s * 1000)
+        return (clock.is_known and clock.began_ms <= last_ms) or is_synchronized()
 
     def take_over(self, digest: bytes, who: str, say: Callable[[str], None]) -> None:
         """Do nothing: no other machine has a file."""

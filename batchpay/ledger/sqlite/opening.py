@@ -29,10 +29,10 @@ from batchpay.errors import (
     once_sent,
 )
 from batchpay.ledger import decisions
-from batchpay.ledger.event_chain import FIRST_MAC, event_mac, now_ms
+from batchpay.ledger.event_chain import FIRST_MAC, event_mac
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
 from batchpay.ledger.locks import FileLock
-from batchpay.ledger.machine import clock_behind
+from batchpay.ledger.machine import OwnClock, clock_behind, now_ms
 from batchpay.ledger.paths import LedgerPaths, make_private_directory
 from batchpay.ledger.records import Accepted, Contents
 from batchpay.ledger.sqlite import restoring
@@ -230,7 +230,7 @@ def _open(
             last = connection.execute(sql.LAST_EVENT).fetchone()
         if meta.get("key id") != keys.key_id:
             raise LedgerNotUsable(f"the key {place.key} is not the key of the ledger {place.ledger}")
-        store.ledger_id = meta.get("ledger id", "")
+        store.ledger_id, store.clock_mark = meta.get("ledger id", ""), meta.get("clock")
         store.machine = keys.machine_mark(machine) if machine else None
         opened_after_s = (now_ms() - last[1]) / 1000 if last else 0.0
         if not may_have_moved:
@@ -258,7 +258,8 @@ def _differences(store: SqliteStore, opened_after_s: float) -> list[LedgerNotUsa
         refuse_restored_after_move(store)
     except LedgerNotUsable as error:
         return [error]
-    return [*restoring.differences(store), *clock_behind(opened_after_s)]
+    is_known = OwnClock.compare(store.clock_mark).is_known  # then the event was written while it was ahead
+    return [*restoring.differences(store), *([] if is_known else clock_behind(opened_after_s))]
 
 
 def _check_version(store: SqliteStore, *, read_only: bool) -> None:
@@ -288,6 +289,8 @@ def _probe(store: SqliteStore) -> None:
     try:
         with store.transaction() as transaction:
             transaction.execute(sql.PROBE, (str(now_ms()),))
+            store.clock_mark = OwnClock.compare(store.clock_mark).mark
+            transaction.execute(sql.KEEP_CLOCK_MARK, (store.clock_mark,))
     except LedgerMissing:
         raise
     except BatchpayError as error:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
-from batchpay.ledger.event_chain import id_range, now_ms, row_id
+from batchpay.ledger.event_chain import id_range, row_id
+from batchpay.ledger.machine import now_ms
 from batchpay.ledger.payload import Bodies
 from batchpay.ledger.records import RECOVERED_REASON, PendingPayment
 from batchpay.ledger.spill import LateAnswers, Spill, Spilled, read_spill, spill_files, spill_path
@@ -31,6 +32,7 @@ class SqliteRun:
     """See contract.Run. `commit` and `claim` may be called from different threads."""
 
     late: Sequence[str]
+    refusal: str | None = None
 
     def __init__(
         self,

@@ -25,6 +25,7 @@ SET_META = "INSERT INTO meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET valu
 META_VALUE = "SELECT value FROM meta WHERE name = ?"
 DIGESTS_BEGUN = "SELECT digest FROM batch WHERE token IS NOT NULL AND environment = ? AND origin = ?"
 PROBE = "UPDATE meta SET value = ? WHERE name = 'probe'"
+KEEP_CLOCK_MARK = "INSERT INTO meta VALUES ('clock', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 KEEP_LITTLE, KEEP_SOME, KEEP_MUCH = (f"PRAGMA cache_size = -{kib}" for kib in (512, 8192, 65_536))
 """How much of the ledger a connection keeps in memory, in KiB.
 

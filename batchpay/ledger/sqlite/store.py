@@ -22,9 +22,10 @@ from typing import Any
 
 from batchpay.errors import BatchpayError, LedgerBehind, LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.database import Parameters, Statements
-from batchpay.ledger.event_chain import FIRST_MAC, event_mac, event_text, now_ms
+from batchpay.ledger.event_chain import FIRST_MAC, event_mac, event_text
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.locks import FileLock
+from batchpay.ledger.machine import OwnClock, now_ms
 from batchpay.ledger.paths import LedgerPaths
 from batchpay.ledger.records import HOW_TO_ACCEPT, MOVED, TotalsDelta
 from batchpay.ledger.sqlite import statements as sql
@@ -145,6 +146,8 @@ class SqliteStore:
         """What the witness remembers of the file: a keyed digest of its number and path."""
         self.machine: str | None = None
         """What the witness remembers of the machine: this one's identity, or the last known if it has none."""
+        self.clock_mark: str | None = None
+        """What the ledger knows of this machine's boot and clock."""
         self._process = os.getpid()
         self._turn = threading.Lock()
         self._broken: str | None = None
@@ -309,6 +312,15 @@ class SqliteStore:
         with translated(self.place.ledger):
             return connect(self.place.ledger, "ro", self.wait_s)
 
+    def now_ms(self) -> int:
+        """Return the machine's time."""
+        return now_ms()
+
+    @property
+    def ahead_ms(self) -> int:
+        """How far the clock went ahead since this boot while no time passed."""
+        return OwnClock.compare(self.clock_mark).ahead_ms
+
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Read in one consistent view, without waiting for writers."""
@@ -393,6 +405,10 @@ class SqliteTransaction:
             some = values[start : start + step]
             self.connection.execute(_of_rows(into, row, len(some) // width), some)
 
+    def now_ms(self) -> int:
+        """Return the machine's time."""
+        return self._store.now_ms()
+
     def write_totals(self, changes: TotalsDelta, batch: int) -> None:
         """Write changes of totals; the table refuses a count below zero, which undoes the transaction."""
         for state, direction, rows, cents in changes.changes():
@@ -406,7 +422,7 @@ class SqliteTransaction:
         if self._last is None and before != self._store.head and not self.replaces_witness:
             store = self._store
             require_in_force(self.connection, latest, store.place, store.ledger_id, store.witness)
-        event = (number + 1, now_ms(), batch, kind, who, why, event_text(detail))
+        event = (number + 1, self.now_ms(), batch, kind, who, why, event_text(detail))
         mac = event_mac(self._store.keys, before, event)
         self.execute(sql.ADD_EVENT, (*event, mac))
         self._last = WitnessRecord(self._store.ledger_id, number + 1, mac, self._store.machine, place=self._store.where)
