@@ -94,7 +94,8 @@ def submit(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
     """Check payment files, send every valid row once, write results and rejects.
 
     The same content is the same batch, under any name: running the command again continues what is pending and repeats
-    nothing. A row whose answer was lost is in doubt and is never resent automatically.
+    nothing. A row whose answer was lost is in doubt and is never resent automatically: while there is one in the
+    environment, the exit code is 7 or worse. A dry run ends with 7 only for rows of its own files.
 
     Example: batchpay submit payments.csv --out results --rate 20
     """

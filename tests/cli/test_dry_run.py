@@ -187,6 +187,9 @@ def test_a_payment_in_doubt_is_in_doubt_for_a_dry_run(call: Caller, tmp_path: Pa
     assert call("submit", str(file), "--yes")["in_doubt"] == 1
     found = call("submit", str(file), "--dry-run")
     assert (found["in_doubt"], found["accepted"], found["pending"], found["exit_code"]) == (1, 1, 0, 7)
+    (tmp_path / "other").mkdir()
+    other = str(small_file(tmp_path / "other" / "b.csv", 3))
+    assert call.exit_code("submit", other, "--dry-run") == 3, "duplicates; a doubt elsewhere is none of this file"
 
 
 def test_a_doubt_comes_before_what_a_restored_ledger_waits_for(call: Caller, tmp_path: Path) -> None:
