@@ -9,8 +9,7 @@ import pytest
 import requests
 
 from batchpay.sandbox import checks
-from batchpay.sandbox.dialects import DIALECTS
-from batchpay.sandbox.faults import ENDINGS, RETURN_CODES
+from batchpay.sandbox.faults import ENDINGS
 from batchpay.sandbox.options import Options
 from batchpay.sandbox.server import running
 from batchpay.schemas import tables
@@ -29,12 +28,6 @@ from tests.support.sandbox_requests import (
 def counts(url: str, operation: str = "payment") -> dict[str, int]:
     counted: dict[str, int] = control(url, "GET", "journal")["counts"][operation]
     return counted
-
-
-def test_connection_is_confirmed(url: str) -> None:
-    """An empty POST with good credentials is answered with success."""
-    answer = requests.post(url + "/v2/api/connection.json", headers=PAYMENT_HEADERS, timeout=TIMEOUT_S)
-    assert (answer.status_code, answer.json()["status"]) == (200, "success")
 
 
 @pytest.mark.parametrize("path", ["/v2/api/payment.json", "/v2/api/payment?format=json"])
@@ -225,27 +218,6 @@ def test_every_request_must_name_json(url: str) -> None:
     assert [answer.status_code for answer in answers] == [415, 415, 415]
 
 
-@pytest.mark.parametrize("code", sorted(RETURN_CODES))
-def test_return_codes_decline(url: str, code: str) -> None:
-    """Each return code has an account ending that declines with it, and nothing is made."""
-    (ending,) = [item for item in ENDINGS if item.code == code]
-    answer = pay(url, payment_body("77" + ending.ending)).json()
-    assert (answer["status"], answer["errorMessage"]["response_code"]) == ("error", code)
-    assert counts(url)["made"] == 0
-
-
-ENDS_WITHOUT_AN_ANSWER = [("990004", 1), ("990008", 0), ("990009", 1), ("990010", 1)]
-
-
-@pytest.mark.parametrize(("ending", "made"), ENDS_WITHOUT_AN_ANSWER)
-def test_broken_answers_are_journaled(url: str, ending: str, made: int) -> None:
-    """Silent, reset and truncated: the client gets no answer; the journal tells whether the payment was made."""
-    with pytest.raises(requests.RequestException):
-        pay(url, payment_body("77" + ending))
-    counted = counts(url)
-    assert (counted["arrived"], counted["made"]) == (1, made)
-
-
 @pytest.mark.parametrize(("ending", "status"), [("990006", 429), ("990007", 503)])
 def test_busy_comes_once(url: str, ending: str, status: int) -> None:
     """The first request is told to wait and not made, the same one again is made."""
@@ -254,21 +226,6 @@ def test_busy_comes_once(url: str, ending: str, status: int) -> None:
     assert (first.status_code, first.headers["Retry-After"]) == (status, "1")
     assert second.json()["status"] == "success"
     assert counts(url)["made"] == 1
-
-
-@pytest.mark.parametrize(("ending", "status"), [("990005", 500), ("990012", 200)])
-def test_errors_make_nothing(url: str, ending: str, status: int) -> None:
-    """HTTP 500, and an error inside an HTTP 200."""
-    answer = pay(url, payment_body("77" + ending))
-    assert (answer.status_code, answer.json()["status"]) == (status, "error")
-    assert counts(url)["made"] == 0
-
-
-def test_slow_outlasts_an_impatient_client(url: str) -> None:
-    """A client that waits less than the slow answer takes gets none, and the payment is made."""
-    with pytest.raises(requests.Timeout):
-        requests.post(url + "/v2/api/payment.json", json=payment_body("77990011"), headers=PAYMENT_HEADERS, timeout=1.5)
-    assert any(counts(url)["made"] == 1 for _ in range(1_000))
 
 
 def test_no_ending_is_hit_by_an_ordinary_account(url: str) -> None:
@@ -297,21 +254,6 @@ def test_the_journal_is_paged(url: str) -> None:
     page = control(url, "GET", "journal?after=2&limit=2")["requests"]
     assert [entry["number"] for entry in page] == [3, 4]
     assert "error" in control(url, "GET", "journal?limit=-1")
-
-
-@pytest.mark.parametrize("dialect", sorted(DIALECTS))
-def test_each_dialect_tells_yes_from_no(dialect: str) -> None:
-    """In every dialect yes, declined and refused are three different answers, and refusals name the field."""
-    with running(Options(port=0, dialect=dialect)) as url:
-        made, declined = pay(url, payment_body()), pay(url, payment_body("77990001"))
-        refused = pay(url, with_cell(payment_body(), "amount", "1"))
-        busy = pay(url, payment_body("77990006"))
-    word = DIALECTS[dialect].profile.get("status_member", "status")
-    assert made.json()[word] != declined.json()[word]
-    assert made.json()[word] != refused.json()[word]
-    assert "amount" in refused.text
-    assert busy.status_code == 429
-    assert ("Retry-After" in busy.headers) == (DIALECTS[dialect].retry_after != "none")
 
 
 def test_the_limit_refuses_what_is_over_it() -> None:
