@@ -48,22 +48,14 @@ def in_turn(*outcomes: Outcome) -> tuple[Callable[[], Outcome], list[int]]:
     return attempt, made
 
 
+@pytest.mark.parametrize("before", [0, 2])
 @pytest.mark.parametrize("final", FINAL)
-def test_what_proves_something_is_not_repeated(final: Outcome) -> None:
-    """Accepted, declined, in doubt, and pending with a reason to stop: one attempt, no wait."""
+def test_pending_is_repeated_until_it_is_not(final: Outcome, before: int) -> None:
+    """What proves something, or pending with a reason to stop, ends the matter: at once, or after two pending ones."""
     stop = Recorded()
-    attempt, made = in_turn(final)
+    attempt, made = in_turn(*[PENDING] * before, final)
     assert Attempts(SubmitSettings(), stop).run(attempt) is final
-    assert (len(made), stop.waits) == (1, [])
-
-
-@pytest.mark.parametrize("final", FINAL)
-def test_pending_is_repeated_until_it_is_not(final: Outcome) -> None:
-    """After two pending outcomes the third, whatever it is, ends the matter."""
-    stop = Recorded()
-    attempt, made = in_turn(PENDING, PENDING, final)
-    assert Attempts(SubmitSettings(), stop).run(attempt) is final
-    assert (len(made), len(stop.waits)) == (3, 2)
+    assert (len(made), len(stop.waits)) == (before + 1, before)
 
 
 @pytest.mark.parametrize("pending", [PENDING, PENDING._replace(pace=Pace(limit=10.0))])
@@ -122,20 +114,15 @@ def test_a_row_refused_for_its_pace_is_given_up_only_after_minutes(asked_s: floa
     assert len(made) == 1
 
 
-def test_stop_ends_a_wait_and_further_attempts() -> None:
-    """When the run is to stop during a wait, nothing more is attempted and the row stays pending."""
-    attempt, made = in_turn(*[PENDING] * 9)
-    assert Attempts(SubmitSettings(), Recorded(stop_after=2)).run(attempt) == PENDING
-    assert len(made) == 2
-
-
-def test_stop_before_a_wait() -> None:
-    """When the run is to stop already, a pending outcome is not even waited for."""
-    stop = Recorded()
-    stop.set()
+@pytest.mark.parametrize("waits", [0, 2])
+def test_stop_ends_a_wait_and_further_attempts(waits: int) -> None:
+    """Nothing more is attempted and the row stays pending; stopped already, it is not even waited for."""
+    stop = Recorded(stop_after=waits)
+    if not waits:
+        stop.set()
     attempt, made = in_turn(*[PENDING] * 9)
     assert Attempts(SubmitSettings(), stop).run(attempt) == PENDING
-    assert (len(made), stop.waits) == (1, [])
+    assert (len(made), len(stop.waits)) == (max(1, waits), waits)
 
 
 @pytest.mark.parametrize("before", [0, 1])
