@@ -22,7 +22,7 @@ from batchpay.cli.process import STOPPED, STOPPED_AT_PROMPT
 from batchpay.errors import BatchHeld, BatchpayError, FileRefused, NotUsable, RunStopped, WrongUse, place_of
 from batchpay.payment import State, Totals
 from batchpay.text import counted, printable, row_count, totals_apart
-from batchpay.writing.place import LOG, METRICS
+from batchpay.workflows.marks import LOG, METRICS
 
 if TYPE_CHECKING:
     from batchpay.operations.ping import Ping

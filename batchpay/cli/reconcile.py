@@ -13,7 +13,7 @@ from batchpay.cli.process import actor
 from batchpay.cli.resolve import TerminalDecider, check_signature
 from batchpay.payment import State, Totals
 from batchpay.text import money, printable, row_count, sum_word
-from batchpay.writing.place import RECONCILIATION
+from batchpay.workflows.marks import RECONCILIATION
 
 if TYPE_CHECKING:
     from pathlib import Path

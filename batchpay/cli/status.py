@@ -11,7 +11,7 @@ from batchpay.cli.context import Command, Context, option
 from batchpay.cli.paths import outputs_of
 from batchpay.payment import State
 from batchpay.text import instant, money, printable, sum_word
-from batchpay.writing.place import REPORT
+from batchpay.workflows.marks import REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

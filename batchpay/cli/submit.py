@@ -38,8 +38,8 @@ from batchpay.cli.process import CommandLine, actor
 from batchpay.errors import BatchpayError, WrongUse
 from batchpay.settings import Settings
 from batchpay.text import printable
+from batchpay.workflows.marks import PLAN
 from batchpay.workflows.requests import file_request, preflight_of, run_request, sending_settings
-from batchpay.writing.place import PLAN
 from batchpay.writing.table import table_format
 
 if TYPE_CHECKING:

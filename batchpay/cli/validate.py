@@ -17,8 +17,8 @@ from batchpay.errors import LedgerNotUsable, WaitingForPerson
 from batchpay.payment import State
 from batchpay.settings import Settings
 from batchpay.text import place_of, printable, row_count, totals_json
+from batchpay.workflows.marks import PLAN, REPORT
 from batchpay.workflows.requests import file_request
-from batchpay.writing.place import PLAN, REPORT
 
 if TYPE_CHECKING:
     from batchpay.gateway.accounts import Preflight

@@ -10,16 +10,16 @@ import codecs
 import csv
 import io
 import re
-import warnings
-import zipfile
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
-from datetime import date, datetime, time
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import BinaryIO, TextIO
 
 from batchpay.errors import FileRefused
+from batchpay.intake.streams import memory_file
+from batchpay.intake.xlsx.child import sheet_rows, visible_sheets
 from batchpay.writing.atomic import Stream
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+", re.ASCII)
@@ -142,8 +142,7 @@ def _date(year: int, month: int, day: int) -> date | None:
 
 
 BYTES_MAX = 256 << 20
-UNPACKED_BYTES_MAX = 1 << 30
-ROWS_MAX = 1_000_000
+ROWS_MAX = 500_000
 COLUMNS_MAX = 500
 LOST_DIGITS = "#####"
 """Replaces a number that a spreadsheet can't hold: of more than 15 digits it keeps the first 15."""
@@ -168,8 +167,8 @@ def sheet_names(path: str | Path | Stream) -> list[str]:
     """Name the visible sheets of a workbook; none where the file is not a workbook; raises FileRefused."""
     if Path(str(path)).suffix.lower() not in _WORKBOOKS:
         return []
-    with _opened(path) as file, _workbook(path, file) as sheets:
-        return [sheet.title for sheet in sheets]
+    with _opened(path) as file, _descriptor(file) as descriptor:
+        return visible_sheets(str(path), descriptor)
 
 
 @contextmanager
@@ -253,40 +252,20 @@ def _plain(cell: str) -> str:
 def _workbook_lines(
     path: str | Path | Stream, file: BinaryIO, name: str | None
 ) -> Generator[tuple[int, list[str]], None, None]:
-    with _workbook(path, file) as sheets:
-        sheet = next(one for one in sheets if name in (None, one.title))
-        sheet.reset_dimensions()  # what the file says about its size may be wrong
-        for line, cells in enumerate(sheet.iter_rows(values_only=True), start=1):
+    with _descriptor(file) as descriptor, closing(sheet_rows(str(path), descriptor, [name])) as rows:
+        for line, cells in rows:
             yield line, [_cell_text(cell) for cell in cells[:COLUMNS_MAX]]
 
 
 @contextmanager
-def _workbook(path: str | Path | Stream, file: BinaryIO) -> Iterator[list[Any]]:
-    """Open a workbook and yield its visible sheets, at least one; whatever fails meanwhile counts as a broken file."""
-    refused = FileRefused(f"{path} is not a workbook that can be read")
+def _descriptor(file: BinaryIO) -> Iterator[int]:
+    """Open for the child what may be in this process only."""
     try:
-        with zipfile.ZipFile(file) as packed:
-            if sum(part.file_size for part in packed.infolist()) > UNPACKED_BYTES_MAX:
-                raise FileRefused(f"{path} unpacks to more than {UNPACKED_BYTES_MAX >> 20} MB; export a shorter time")
-    except (OSError, zipfile.BadZipFile):
-        raise refused from None
-    import openpyxl
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # styles and validations that openpyxl does not know don't matter here
-            book = openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False)
-            try:
-                sheets = [one for one in book.worksheets if one.sheet_state == "visible"]
-                if not sheets:
-                    raise refused
-                yield sheets
-            finally:
-                book.close()
-    except FileRefused:
-        raise
-    except Exception:  # a broken workbook raises anything, and the text may contain its cells
-        raise refused from None
+        yield file.fileno()
+    except io.UnsupportedOperation:
+        with open(memory_file(), "wb", buffering=0) as copy:  # noqa: PTH123 - a descriptor
+            copy.write(file.read())
+            yield copy.fileno()
 
 
 def _cell_text(cell: object) -> str:
@@ -299,6 +278,4 @@ def _cell_text(cell: object) -> str:
             return LOST_DIGITS
         # As a spreadsheet shows it: what was computed (0.1 + 0.2) has more digits than the 15 that it keeps.
         return str(int(cell)) if cell == int(cell) else f"{Decimal(format(cell, '.15g')):f}"
-    if isinstance(cell, datetime):
-        return cell.isoformat(sep=" ") if cell.time() != time.min else cell.date().isoformat()
     return str(cell).strip()

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from batchpay.intake.own_output import first_row
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import State
 from batchpay.writing.atomic import Stream
 from batchpay.writing.columns import Kind, columns
-from batchpay.writing.place import first_row
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from batchpay.writing.place import rows_of, separator_of
+from batchpay.intake.own_output import rows_of, separator_of
 
 HEADER = (
     "row", "line", "paymentId", "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "amount",

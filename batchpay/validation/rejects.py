@@ -16,13 +16,14 @@ from typing import BinaryIO, NamedTuple, Protocol
 import polars as pl
 
 from batchpay.errors import BatchpayError, WrongUse
+from batchpay.intake.own_output import rows_of
 from batchpay.intake.source import Source
 from batchpay.intake.table_rows import FileEnd
 from batchpay.schemas.columns import REJECTS_OWN
 from batchpay.validation.packed import packed, unpacked
 from batchpay.writing.atomic import PendingFile
 from batchpay.writing.columns import Column, Kind
-from batchpay.writing.place import CSV_ENDINGS, MayReplace, anything, place, rows_of
+from batchpay.writing.place import CSV_ENDINGS, MayReplace, anything, place
 from batchpay.writing.table import csv_lines
 from batchpay.writing.xlsx import Workbook
 

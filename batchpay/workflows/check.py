@@ -24,6 +24,7 @@ from batchpay.approval.proposal import Origin, Proposal, ToSend, rules_json
 from batchpay.approval.sign_off import sign_off_lines
 from batchpay.errors import FileRefused, LedgerMissing, SettingsNotUsable, WrongUse
 from batchpay.gateway.origin import check_origin, environment_of
+from batchpay.intake.own_output import first_row
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import ledger_if_any
 from batchpay.payment import Actor, Environment, State, Totals, added_up
@@ -37,7 +38,7 @@ from batchpay.workflows.file_check import CheckContext, FileCheck, check_file, o
 from batchpay.workflows.move_gateway import notes_on_gateway, refuse_other_gateway
 from batchpay.workflows.requests import Decisions, FileRequest
 from batchpay.writing.atomic import FileIdentity
-from batchpay.writing.place import first_row, standing
+from batchpay.writing.place import standing
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
     from batchpay.approval.plan import Plan

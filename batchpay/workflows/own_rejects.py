@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from batchpay.intake.own_output import first_row
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import State
 from batchpay.validation.chunk_result import ChunkResult
 from batchpay.validation.verdict import Verdict
-from batchpay.writing.place import first_row
 from batchpay.writing.table import TABLE_ENDINGS
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from batchpay.intake.header import near_miss, ours_as_meant, read_header
 from batchpay.intake.maps.mapping import mapping_of
 from batchpay.intake.source import open_source
 from batchpay.intake.template import write_blank
-from batchpay.intake.xlsx.worker import CHUNK_ROWS
+from batchpay.intake.xlsx.pieces import PIECE_ROWS
 from batchpay.schemas.columns import COLUMNS, REQUIRED
 from tests.support.payment_files import HEADER, VALID, csv_text, read, workbook, write
 
@@ -153,7 +153,7 @@ def test_examples_far_above_the_first_payment(tmp_path: Path, kind: str, monkeyp
     monkeypatch.setattr(csv_reader, "BLOCK_BYTES", (1, 1))
     monkeypatch.setattr("batchpay.intake.streams.BLOCK_BYTES", 1000)
     monkeypatch.setattr("batchpay.intake.parquet.CHUNK_ROWS", 2)
-    rows = [["example", *VALID.values()]] * 2 + [[None] * (len(HEADER) + 1)] * CHUNK_ROWS + [[None, *VALID.values()]]
+    rows = [["example", *VALID.values()]] * 2 + [[None] * (len(HEADER) + 1)] * PIECE_ROWS + [[None, *VALID.values()]]
     if kind == "xlsx":
         path = workbook(tmp_path, [("_note", *HEADER), *rows])
     else:

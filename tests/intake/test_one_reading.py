@@ -23,7 +23,7 @@ from batchpay.intake import streams
 from batchpay.intake.csv.reader import CsvReader
 from batchpay.intake.source import Source, open_source
 from batchpay.intake.table_rows import OneContent
-from batchpay.intake.xlsx import reader
+from batchpay.intake.xlsx import child, reader
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor
 from batchpay.schemas.options import RuleOptions
@@ -114,12 +114,12 @@ def test_another_file_in_its_place_is_not_seen(tmp_path: Path, kind: str) -> Non
 def test_a_workbook_is_what_it_was_when_it_was_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rewritten before the libraries look into it and between the readings: all give what was opened."""
 
-    class Late(reader._Run):
+    class Late(child.Child):
         def __init__(self, *arguments: Any) -> None:
             put(tmp_path, "xlsx", ["9.00"])
             super().__init__(*arguments)
 
-    monkeypatch.setattr(reader, "_Run", Late)
+    monkeypatch.setattr(reader, "Child", Late)
     with open_source(put(tmp_path, "xlsx", ["1.00", "2.00"])) as source:
         assert amounts_of(source) == ["1.00", "2.00"]
         put(tmp_path, "xlsx", ["8.00", "8.00", "8.00"])
@@ -130,12 +130,12 @@ def test_a_workbook_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """Duplicates, registration and rejects read what the first pass kept: one child process, however many readings."""
     began: list[object] = []
 
-    class Counted(reader._Run):
+    class Counted(child.Child):
         def __init__(self, *arguments: Any) -> None:
             began.append(self)
             super().__init__(*arguments)
 
-    monkeypatch.setattr(reader, "_Run", Counted)
+    monkeypatch.setattr(reader, "Child", Counted)
     with open_source(put(tmp_path, "xlsx", ["1.00", "2.00"])) as source:
         frames = [pl.concat(source.chunks()) for _ in range(3)]
     assert len(began) == 1

@@ -12,7 +12,6 @@ from polars.exceptions import PanicException
 
 from batchpay.errors import FileRefused, NotUsable
 from batchpay.intake.streams import ahead
-from batchpay.intake.xlsx.worker import _begun
 from batchpay.writing.process_memory import in_plain_words
 
 
@@ -57,7 +56,6 @@ def test_without_threads_items_are_made_when_asked_for(monkeypatch: pytest.Monke
     with pytest.raises(FileRefused, match="line 7 is cut"):
         list(ahead(_numbers(3)))
     assert list(ahead(iter(range(3)))) == [0, 1, 2]
-    assert _begun(ThreadPoolExecutor(1), max, 1, 2).result() == 2
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from batchpay.errors import FileRefused
 from batchpay.intake.source import open_source
 from batchpay.intake.streams import FileKind
 from batchpay.intake.xlsx.columns import render
-from batchpay.intake.xlsx.worker import CHUNK_ROWS
+from batchpay.intake.xlsx.pieces import PIECE_ROWS
 from batchpay.schemas.columns import REQUIRED
 from tests.support.payment_files import HEADER, VALID, read, workbook
 
@@ -262,8 +262,8 @@ def test_texts_written_as_formulas(tmp_path: Path, how: str) -> None:
 
 def test_chunks(tmp_path: Path) -> None:
     """Rows, their numbers, and what was found in them stay together over the borders of chunks."""
-    count = 2 * CHUNK_ROWS + 1
-    first, second = range(0, count, CHUNK_ROWS), range(1, count, CHUNK_ROWS)
+    count = 2 * PIECE_ROWS + 1
+    first, second = range(0, count, PIECE_ROWS), range(1, count, PIECE_ROWS)
     odd = sorted((*first, *second))
     rows: list[list[Any]] = [[f"P-{at}", "021000021", "x"] for at in range(count)]
     for at in odd:

@@ -12,6 +12,7 @@ import pytest
 
 from batchpay.cli.paths import beside
 from batchpay.errors import LedgerBehind
+from batchpay.intake.own_output import first_row
 from batchpay.ledger.open import accept, open_ledger
 from batchpay.ledger.records import Decision
 from batchpay.outcome import Answer, Outcome
@@ -20,7 +21,6 @@ from batchpay.reports.results import told_by
 from batchpay.sending.limits import Limits
 from batchpay.workflows.run import RunRequest
 from batchpay.workflows.status import results_again
-from batchpay.writing.place import first_row
 from tests.workflows.desk import ACCEPTED, IN_DOUBT, Desk
 
 ROWS = [{"paymentId": f"P-{row}", "invoiceNumber": f"A-{row}", "amount": "10.00"} for row in range(1, 7)]

@@ -10,10 +10,10 @@ import pytest
 from openpyxl import Workbook, load_workbook
 
 from batchpay.errors import RunStopped
+from batchpay.intake.own_output import rows_of
 from batchpay.payment import State
 from batchpay.validation.verdict import Verdict
 from batchpay.workflows.own_rejects import is_of_no_submission
-from batchpay.writing.place import rows_of
 from tests.workflows.desk import COLUMNS, PLAIN, Desk
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from batchpay.intake.own_output import first_row
 from batchpay.writing.parquet_pages import BrokenPages, check_pages
-from batchpay.writing.place import first_row
 from tests.support.damaged_parquet import count_below_zero
 
 

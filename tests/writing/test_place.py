@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from batchpay.errors import NotUsable
+from batchpay.intake import own_output
+from batchpay.intake.own_output import first_row
 from batchpay.reports.results import is_results_of
-from batchpay.writing import place as place_module
 from batchpay.writing.atomic import PendingFile
-from batchpay.writing.place import first_row, is_output_name, place
+from batchpay.writing.place import is_output_name, place
 from batchpay.writing.table import TABLE_ENDINGS, write_table
 
 
@@ -129,7 +130,7 @@ def test_names_of_ours(name: str) -> None:
 def test_nothing_is_loaded_to_read_a_file_that_is_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
-    """Every check over rejects of an earlier one looked for results beside them, and loaded all of openpyxl for it."""
+    """Every check over rejects of an earlier one looked for results beside them, and began to read them."""
     for reader in ("_csv_rows", "_parquet_rows", "_xlsx_rows"):
-        monkeypatch.setattr(place_module, reader, lambda path: pytest.fail(f"{path} is not there"))
+        monkeypatch.setattr(own_output, reader, lambda path: pytest.fail(f"{path} is not there"))
     assert first_row(tmp_path / f"payments.results{ending}") is None

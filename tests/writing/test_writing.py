@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import errno
+import io
 import os
 import random
 import stat
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +30,7 @@ from batchpay.writing.columns import columns
 from batchpay.writing.place import anything, place
 from batchpay.writing.table import write_table
 from batchpay.writing.xlsx_parts import column_letters
+from tests.support import template_workbook
 from tests.support.payment_files import HEADER, csv_text, line, read, rejected, workbook, write
 
 ODD_ROWS = csv_text(0) + "".join(
@@ -380,6 +383,16 @@ def test_template_helps(tmp_path: Path) -> None:
     assert f"{letters['achDepositType']}2" in with_choices
     with pytest.raises(WrongUse):
         write_blank(tmp_path / "template.pdf")
+
+
+def test_the_template_is_made_of_the_rules() -> None:
+    """It is a file of the package: `python -m tests.support.template_workbook` makes it anew where the rules change."""
+    made = io.BytesIO()
+    template_workbook.workbook().save(made)
+    with zipfile.ZipFile(made) as made_now, zipfile.ZipFile(template_workbook.PATH) as packaged:
+        names = [name for name in made_now.namelist() if not name.startswith("docProps/")]
+        assert {name for name in packaged.namelist() if not name.startswith("docProps/")} == set(names)
+        assert [name for name in names if made_now.read(name) != packaged.read(name)] == []
 
 
 def test_source_says_what_rejects_need(tmp_path: Path) -> None:

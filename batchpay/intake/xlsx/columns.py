@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import datetime
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from batchpay.intake.header import CellForm
-from batchpay.intake.xlsx.archive import CellRef, SheetScan
 from batchpay.intake.xlsx.number_formats import is_scaled, shown
 from batchpay.schemas.columns import ACCOUNT, COLUMNS, DATES, DIGITS_MATTER, FAULT, FLAGS, MONEY, ROUTING, SUGGEST, WARN
 
@@ -56,6 +54,15 @@ def render_as(value: Typed, form: CellForm, *, number_format: str | None = None)
     if text is not None and isinstance(value, (int, float)) and form.target in MONEY:
         text = text.replace(".", form.decimal)
     return text, fault, suggestion
+
+
+def plain_value(value: Typed) -> str | int | float | bool | None:
+    """Return a cell of a sheet that is no payment file: dates as ISO 8601, None for a blank one."""
+    if isinstance(value, float) and _is_whole(value):
+        return int(value)
+    if isinstance(value, datetime.datetime):
+        return value.isoformat(sep=" ") if _is_timed(value) else value.date().isoformat()
+    return (value if isinstance(value, (str, int, float)) else str(value)) if value != "" else None
 
 
 def plain_number(value: float) -> str:
@@ -123,40 +130,40 @@ def _is_timed(value: datetime.date) -> bool:
     return isinstance(value, datetime.datetime) and value.time() != datetime.time()
 
 
+if TYPE_CHECKING:
+    from batchpay.intake.xlsx.pieces import CellRef, Piece
+
 _NO_FORMULAS = (*MONEY, *IDENTIFIERS)
 _Found = list[tuple[int, str]]
-"""Rows of a column, ascending, with what was found there."""
+"""Rows of a column, with what was found there."""
 
 
 class ColumnRenderer:
     """Renders rows of typed cells; `forms` says for each column what they are to become.
 
-    The library leaves out `columns_before`, the columns before the first one with a cell; the scan counts them.
-    `all_rows` rereads the sheet from its first row: called once, and only where account numbers are numbers.
+    There are `columns_before` columns before the sheet's first one with a value. `pieces` rereads the sheet from its
+    first row: called once, and only where account numbers are numbers.
     """
 
-    def __init__(
-        self,
-        forms: Sequence[CellForm],
-        scan: SheetScan,
-        columns_before: int,
-        all_rows: Callable[[], Iterator[Sequence[Any]]],
-    ) -> None:
+    def __init__(self, forms: Sequence[CellForm], columns_before: int, pieces: Callable[[], Iterator[Piece]]) -> None:
         self._forms = forms
         self._columns_before = columns_before
-        self._errors = self._by_column(scan.errors.items())
-        self._formulas = self._by_column(
-            (place, TEXT_FORMULA if is_text else "formula") for place, is_text in scan.formulas.items()
-        )
-        self._styles = self._by_column(scan.styles.items())
-        self._all_rows = all_rows
+        self._pieces = pieces
 
-    def columns(self, rows: Sequence[Sequence[Any]], first_row: int) -> dict[str, Sequence[str]]:
+    def columns(self, piece: Piece) -> dict[str, Sequence[str]]:
         """Render consecutive sheet rows: `c0` and so on, and their marks where they occur; '' is a blank cell."""
+        special = piece.special
+        errors = self._by_column(special.errors.items())
+        formulas = self._by_column(
+            (place, TEXT_FORMULA if is_text else "formula") for place, is_text in special.formulas.items()
+        )
+        styles = self._by_column(special.styles.items())
         columns: dict[str, Sequence[str]] = {}
         faults: dict[str, Sequence[str]] = {}
-        for at, values in enumerate(zip(*rows, strict=True)):
-            texts, codes, suggestions = self._column(at, values, first_row)
+        for at, values in enumerate(zip(*piece.rows, strict=True)):
+            texts, codes, suggestions = self._column(
+                self._forms[at], values, piece.first_row, errors[at], formulas[at], styles[at]
+            )
             columns[f"c{at}"] = texts
             warnings: dict[int, str] = {}
             if NUMERIC_ACCOUNT in codes.values() and not self._zeros_were_lost:
@@ -170,53 +177,51 @@ class ColumnRenderer:
     @cached_property
     def _zeros_were_lost(self) -> bool:
         """Whether a routing number in the sheet has lost its zero: then account numbers have lost theirs, too."""
-        for at in (at for at, form in enumerate(self._forms) if form.target == ROUTING):
-            formats = dict(self._styles[at])
-            for row, cells in enumerate(self._all_rows(), 1):
-                is_number = type(cells[at]) in (int, float)
-                if is_number and render(cells[at], ROUTING, number_format=formats.get(row))[1] == LOST_ZERO:
-                    return True
+        routing = [at for at, form in enumerate(self._forms) if form.target == ROUTING]
+        for piece in self._pieces() if routing else ():
+            styles = self._by_column(piece.special.styles.items())
+            for at in routing:
+                formats = dict(styles[at])
+                for row, cells in enumerate(piece.rows, piece.first_row):
+                    is_number = type(cells[at]) in (int, float)
+                    if is_number and render(cells[at], ROUTING, number_format=formats.get(row))[1] == LOST_ZERO:
+                        return True
         return False
 
     def _by_column(self, found: Iterable[tuple[CellRef, str]]) -> list[_Found]:
         columns: list[_Found] = [[] for _ in self._forms]
-        for (row, column), text in sorted(found):
+        for (row, column), text in found:
             at = column - 1 - self._columns_before
             if 0 <= at < len(columns):
                 columns[at].append((row, text))
         return columns
 
+    @staticmethod
     def _column(
-        self, at: int, values: Sequence[Any], first_row: int
+        form: CellForm, values: Sequence[Any], first_row: int, errors: _Found, formulas: _Found, formats: _Found
     ) -> tuple[Sequence[str], dict[int, str], dict[int, str]]:
-        form = self._forms[at]
         target = form.target
-        end = first_row + len(values)
         codes: dict[int, str] = {}
         suggestions: dict[int, str] = {}
         texts: Sequence[str] = values
         if set(map(type, values)) != {str}:
             styles: list[str | None] = [None] * len(values)
-            for row, style in _between(self._styles[at], first_row, end):
+            for row, style in formats:
                 styles[row - first_row] = style
             texts = _rendered(values, form, styles, codes, suggestions)
-        for row, code in _between(self._formulas[at], first_row, end):
+        for row, code in formulas:
             text = texts[row - first_row]
             if target in _NO_FORMULAS or (target in COLUMNS and not text):
                 codes[row - first_row] = code
                 if code == TEXT_FORMULA and text and target != ACCOUNT:
                     suggestions[row - first_row] = text
-        if errors := _between(self._errors[at], first_row, end):
+        if errors:
             texts = list(texts)
             for row, text in errors:
                 texts[row - first_row] = text
                 if target in COLUMNS:
                     codes[row - first_row] = "error_cell"
         return texts, codes, suggestions
-
-
-def _between(found: _Found, first_row: int, end_row: int) -> _Found:
-    return found[bisect_left(found, (first_row, "")) : bisect_left(found, (end_row, ""))]
 
 
 def _rendered(

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import itertools
 import json
 import os
 import resource
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile
 
 from batchpay.errors import FileRefused
 from batchpay.intake.header import (
@@ -31,20 +31,17 @@ from batchpay.intake.header import (
     title_notes,
 )
 from batchpay.intake.streams import OpenFile, PrivateCopy
-from batchpay.intake.xlsx import archive
-from batchpay.intake.xlsx.columns import ColumnRenderer
+from batchpay.intake.xlsx.archive import SheetEntry, list_sheets, open_archive
+from batchpay.intake.xlsx.columns import ColumnRenderer, plain_value
 from batchpay.text import row_count
 from batchpay.writing.process_memory import keep_memory_private
 
 if TYPE_CHECKING:
-    from python_calamine import CalamineSheet
+    from batchpay.intake.xlsx.pieces import Piece, Sheet
 
-MEMORY_BYTES_MAX = 6 << 30
+MEMORY_BYTES_MAX = 1 << 30
 CPU_S_MAX = 600
-CHUNK_ROWS = 10_000
-"""Few enough that the parent checks the first rows while the next are still being rendered."""
 Row = list[Any]
-Made = TypeVar("Made")
 
 
 def main() -> None:
@@ -81,31 +78,27 @@ def _limit() -> None:
 
 
 def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
-    from python_calamine import CalamineError, CalamineWorkbook, PasswordError
+    from batchpay.intake.xlsx.pieces import Sheet  # after the limits: it loads the library
 
-    workbook_zip = archive.open_archive(file.reader())
-    formats = archive.number_formats(workbook_zip)
-    try:
-        with ThreadPoolExecutor(1) as helper:
-            opening = _begun(helper, CalamineWorkbook.from_filelike, file.reader())
+    archive = open_archive(file.reader(), macros="known" not in job)
+    entries = list_sheets(archive)
+    if "known" not in job:
+        yield from _plain(archive, [entry for entry in entries if entry.state == "visible" and entry.path], job)
+        return
 
-            def holds_payments(entry: archive.SheetEntry) -> bool:
-                archive.scan_sheet(workbook_zip, entry.path, {})
-                return _holds_payments(_rows(opening.result().get_sheet_by_name(entry.name)), job["known"])
+    @cache
+    def sheet_of(entry: SheetEntry) -> Sheet:
+        return Sheet(archive, entry)
 
-            entry, notes = _choose(archive.list_sheets(workbook_zip), job["sheet"], holds_payments)
-            # The library must not allocate a sheet that was not found to be of a sane size.
-            scan = archive.scan_sheet(workbook_zip, entry.path, formats)
-        sheet = opening.result().get_sheet_by_name(entry.name)
-        rows, columns_before = _rows(sheet), sheet.start[1] if sheet.start else 0
-        above, names, rows = _header(rows, job["known"])
-    except PasswordError:
-        raise FileRefused("is protected by a password; save it without one") from None
-    except CalamineError:
-        raise FileRefused("is a broken XLSX") from None
+    def holds_payments(entry: SheetEntry) -> bool:
+        return _holds_payments(_first_rows(sheet_of(entry).pieces()), job["known"])
+
+    entry, notes = _choose(entries, job["sheet"], holds_payments)
+    sheet = sheet_of(entry)
+    above, names = _header(_first_rows(sheet.pieces()), job["known"])
     header_row = len(above) + 1
     notes += title_notes(f"sheet {entry.name!r}", "row", header_row, list(enumerate(above, 1)), names)
-    if hidden := [row for row in scan.hidden_rows if row > header_row]:
+    if hidden := [row for row in sheet.extent.hidden_rows if row > header_row]:
         count = row_count(len(hidden))
         if not job["include_hidden"]:
             raise FileRefused(
@@ -113,39 +106,53 @@ def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
                 "show or delete them, or use --include-hidden"
             )
         notes.append(f"{count} that can't be seen, hidden or filtered out: read as well")
-    yield _line({"names": names, "first_column": columns_before, "notes": notes, "sheet": entry.name})
+    first_column = sheet.extent.first_column - 1
+    yield _line({"names": names, "first_column": first_column, "notes": notes, "sheet": entry.name})
     forms = {name: CellForm(**form) for name, form in job["forms"].items()}
     of_columns = [forms.get(name) or CellForm(canonical_name(name)) for name in names]
-    yield from _chunks(rows, header_row + 1, ColumnRenderer(of_columns, scan, columns_before, lambda: _rows(sheet)))
+    renderer = ColumnRenderer(of_columns, first_column, sheet.pieces)
+    for piece in sheet.pieces():
+        if rows := piece.rows[max(0, header_row + 1 - piece.first_row) :]:
+            part = piece._replace(rows=rows, first_row=max(piece.first_row, header_row + 1))
+            columns = renderer.columns(part)
+            separator, text = _joined(columns.values(), len(rows))
+            head = {"first_row": part.first_row, "rows": len(rows), "columns": list(columns), "separator": separator}
+            yield _with_length(_line(head) + text.encode())
 
 
-def _begun(helper: ThreadPoolExecutor, work: Callable[..., Made], *given: Any) -> Future[Made]:
-    """Begin work in a thread; where the system gives none, do it now."""
-    try:
-        return helper.submit(work, *given)
-    except RuntimeError:
-        done = Future[Made]()
-        done.set_result(work(*given))
-        return done
+def _plain(archive: ZipFile, entries: Sequence[SheetEntry], job: dict[str, Any]) -> Iterator[bytes]:
+    """Yield the names of the visible sheets, then, if asked, the rows of one as JSON: numbers, texts, null if blank."""
+    from batchpay.intake.xlsx.pieces import Sheet
+
+    yield _line({"sheets": [entry.name for entry in entries]})
+    wanted = job["of"]
+    named = [entry for entry in entries if entry.name in wanted] or (entries if None in wanted else [])
+    if not named:
+        return
+    sheet = Sheet(archive, named[0])
+    for piece in sheet.pieces():
+        for (row, column), text in piece.special.errors.items():
+            piece.rows[row - piece.first_row][column - sheet.extent.first_column] = text
+        rows = [[plain_value(cell) for cell in cells] for cells in piece.rows]
+        before = [None] * (sheet.extent.first_column - 1)
+        head = {"first_row": piece.first_row, "rows": len(rows)}
+        yield _with_length(_line(head) + json.dumps([before + cells for cells in rows]).encode())
 
 
-def _rows(sheet: CalamineSheet) -> Iterator[Row]:
-    """Read a sheet from its first row; raises FileRefused where a number is shown as a date beyond all calendars."""
-    row = 0
-    try:
-        for cells in sheet.iter_rows():
-            row += 1
-            yield cells
-    except (OverflowError, ValueError):
-        raise FileRefused(
-            f"sheet {sheet.name!r}: row {row + 1} has a number that is shown as a time outside the calendar; format "
-            "the cell as text and type it again"
-        ) from None
+def _first_rows(pieces: Iterable[Piece]) -> list[Row]:
+    """Return the rows among which a header is looked for, from the sheet's first one on."""
+    rows: list[Row] = []
+    for piece in pieces:
+        if piece.first_row > HEADER_ROWS_MAX:
+            break
+        rows += [[] for _ in range(piece.first_row - 1 - len(rows))]
+        rows += piece.rows[: HEADER_ROWS_MAX - len(rows)]
+    return rows
 
 
 def _choose(
-    sheets: Sequence[archive.SheetEntry], asked: str | None, holds_payments: Callable[[archive.SheetEntry], bool]
-) -> tuple[archive.SheetEntry, list[str]]:
+    sheets: Sequence[SheetEntry], asked: str | None, holds_payments: Callable[[SheetEntry], bool]
+) -> tuple[SheetEntry, list[str]]:
     """Return the requested sheet, else the visible one with payments, and notes about it."""
     if asked is not None:
         found = next((sheet for sheet in sheets if sheet.name == asked), None)
@@ -165,39 +172,32 @@ def _choose(
     return found, [f"sheet {found.name!r} is read, not the other {others_text}"] if others else []
 
 
-def _is_helper(sheet: archive.SheetEntry) -> bool:
+def _is_helper(sheet: SheetEntry) -> bool:
     """Whether a program made the sheet for itself; LibreOffice saves one that was very hidden as hidden."""
     return sheet.state == "veryHidden" or (sheet.state == "hidden" and sheet.name == HELPER_SHEET)
 
 
 def _holds_payments(rows: Iterable[Row], known: Sequence[str]) -> bool:
     """Whether a sheet has a payment header."""
-    return any(_known_names(cells, known) >= HEADER_NAMES_ENOUGH for cells in itertools.islice(rows, HEADER_ROWS_MAX))
+    return any(_known_names(cells, known) >= HEADER_NAMES_ENOUGH for cells in rows)
 
 
 def _known_names(cells: Row, known: Sequence[str]) -> int:
     return known_names((cell for cell in cells if isinstance(cell, str)), known)
 
 
-def _header(rows: Iterator[Row], known: Sequence[str]) -> tuple[list[int], list[str], Iterator[Row]]:
-    """Find the header; return how many cells each row above it has, the header, and the rows after it.
+def _header(rows: Sequence[Row], known: Sequence[str]) -> tuple[list[int], list[str]]:
+    """Find the header among the first rows; return how many cells each row above it has, and the header.
 
     It is the first row with enough known names, else the one with most, else the first with anything in it.
     """
-    best: tuple[int, int] | None = None
-    seen: list[Row] = []
-    for cells in itertools.islice(rows, HEADER_ROWS_MAX):
-        seen.append(cells)
-        known_count = _known_names(cells, known)
-        if any(cell != "" for cell in cells) and (best is None or known_count > best[0]):
-            best = (known_count, len(seen))
-        if known_count >= HEADER_NAMES_ENOUGH:
-            break
-    if best is None:
+    filled = [at for at, cells in enumerate(rows) if any(cell != "" for cell in cells)]
+    if not filled:
         raise FileRefused("has no header")
-    above = [sum(cell != "" for cell in cells) for cells in seen[: best[1] - 1]]
-    names = [cell if isinstance(cell, str) else str(cell) for cell in seen[best[1] - 1]]
-    return above, names, itertools.chain(seen[best[1] :], rows)
+    counts = {at: min(_known_names(rows[at], known), HEADER_NAMES_ENOUGH) for at in filled}
+    place = max(filled, key=counts.__getitem__)
+    above = [sum(cell != "" for cell in cells) for cells in rows[:place]]
+    return above, [cell if isinstance(cell, str) else str(cell) for cell in rows[place]]
 
 
 def _line(message: dict[str, Any]) -> bytes:
@@ -206,15 +206,6 @@ def _line(message: dict[str, Any]) -> bytes:
 
 def _with_length(data: bytes) -> bytes:
     return len(data).to_bytes(8, "big") + data
-
-
-def _chunks(rows: Iterator[Row], first_row: int, renderer: ColumnRenderer) -> Iterator[bytes]:
-    while part := list(itertools.islice(rows, CHUNK_ROWS)):
-        columns = renderer.columns(part, first_row)
-        separator, text = _joined(columns.values(), len(part))
-        head = {"first_row": first_row, "rows": len(part), "columns": list(columns), "separator": separator}
-        yield _with_length(_line(head) + text.encode())
-        first_row += len(part)
 
 
 def _joined(columns: Collection[Sequence[str]], rows: int) -> tuple[str, str]:
