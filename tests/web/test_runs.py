@@ -206,7 +206,7 @@ def test_files_that_take_long_leave_the_page_to_others(house: House, monkeypatch
 
 
 @pytest.fixture
-def brought_back(house: House) -> tuple[House, str]:
+def brought_back(house: House, request: pytest.FixtureRequest) -> tuple[House, str]:
     """A house whose ledger and key were set back to before a file was sent that a person then stopped; its id."""
     house.sent({**ROWS[0], "paymentId": "Z", "invoiceNumber": "INV-Z"})
     file_id, folder, kept = house.ask(), house.site.home.parent, house.site.home.parent / "kept"
@@ -214,14 +214,20 @@ def brought_back(house: House) -> tuple[House, str]:
     kept.mkdir()
     for path in parts:
         (shutil.copytree if path.is_dir() else shutil.copy2)(path, kept / path.name)
+    scheme, _, database = house.site.settings.ledger.url.rpartition("/")
+    server = request.getfixturevalue("postgres_server") if scheme.startswith("postgresql") else None
+    house.site.reader.close()
+    if server is not None:
+        server.run(f"CREATE DATABASE {database}_kept TEMPLATE {database} STRATEGY file_copy")
     house.approve(file_id)
     house.work()
     house.site.reader.close()
-    for path in folder.glob("ledger.db*"):
+    for path in (folder / "keys", *folder.glob("ledger.db*")):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    shutil.rmtree(folder / "keys")
     for path in kept.iterdir():
         path.rename(folder / path.name)
+    if server is not None:
+        server.put_back(f"{database}_kept", database)
     with house.store.write() as db:
         db.execute("UPDATE file SET state = 'stopped' WHERE id = ?", (file_id,))
     return house, file_id
