@@ -162,7 +162,7 @@ def list_people(context: Context, /, home: Path | None) -> int:
     from batchpay.web import people
 
     with _opened(context, home) as (store, _):
-        found = [people.as_json(one) for one in people.everybody(store)]
+        found = people.everybody(store)
     if context.json:
         output.print_json(context, {"people": found, "exit_code": 0})
         return 0

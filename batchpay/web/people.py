@@ -169,22 +169,19 @@ def switch_off(store: WebStore, ledger: Ledger, by: Actor, name: str) -> None:
         ledger.note_person(str(by), f"switched off {name}")
 
 
-def everybody(store: WebStore) -> list[Row]:
-    """List all people."""
-    return store.all("SELECT * FROM user ORDER BY name")
-
-
-def as_json(found: Row) -> dict[str, Any]:
-    """Return what an administrator may see of a person."""
-    limit = found["limit_cents"]
-    return {
-        "name": found["name"],
-        "shown": found["shown"],
-        "roles": found["roles"].split(),
-        "limit": None if limit is None else format_cents(limit),
-        "code": found["totp"] is not None,
-        "off": bool(found["is_off"]),
-    }
+def everybody(store: WebStore) -> list[dict[str, Any]]:
+    """Return what an administrator may see of each person."""
+    return [
+        {
+            "name": found["name"],
+            "shown": found["shown"],
+            "roles": found["roles"].split(),
+            "limit": None if found["limit_cents"] is None else format_cents(found["limit_cents"]),
+            "code": found["totp"] is not None,
+            "off": bool(found["is_off"]),
+        }
+        for found in store.all("SELECT * FROM user ORDER BY name")
+    ]
 
 
 def password_is(found: Row | None, password: str) -> bool:

@@ -87,19 +87,10 @@ def without_options(message: str) -> str:
     return _OPTION.sub("", message)
 
 
-def bytes_shown(number: int) -> str:
-    """Write a size: 15.5 MB."""
-    return f"{number / 1e6:,.1f} MB" if number >= 100_000 else f"{max(1, round(number / 1e3)):,} KB"
-
-
-def stem(name: str) -> str:
-    """Return a file's name without its extension."""
-    return name.rpartition(".")[0] or name
-
-
 def rejects_name(name: str) -> str:
     """Return the name of the file of the rows to correct: in the person's own format."""
-    return f"{stem(name)}.to-correct.{_KINDS.get(name.rpartition('.')[2].lower(), 'csv')}"
+    stem, _, ending = name.rpartition(".")
+    return f"{stem or name}.to-correct.{_KINDS.get(ending.lower(), 'csv')}"
 
 
 def unknown_batch(batch: str) -> str:
@@ -120,7 +111,6 @@ FILTERS: dict[str, Any] = {
     "rule": rule,
     "left_out": left_out,
     "without_options": without_options,
-    "bytes_shown": bytes_shown,
     "printable": text.printable,
     "unknown_batch": unknown_batch,
 }
