@@ -19,7 +19,7 @@ from typing import Any
 
 import polars as pl
 
-from batchpay.approval.proposal import Origin, ToSend
+from batchpay.approval.proposal import SendReason, ToSend
 from batchpay.payment import Direction, Totals
 from batchpay.schemas import checks
 from batchpay.schemas.calendar import is_banking_day
@@ -305,25 +305,25 @@ class ToSendCount:
     """Counts rows chunk by chunk into a ToSend; memory grows with gateway accounts, never with rows."""
 
     def __init__(self) -> None:
-        self._totals: defaultdict[Origin, Totals] = defaultdict(Totals)
+        self._totals: defaultdict[SendReason, Totals] = defaultdict(Totals)
         self._held_back = Totals()
         self._directions: defaultdict[str, Totals] = defaultdict(Totals)
         self._released: defaultdict[str, Totals] = defaultdict(Totals)
         self._accounts: defaultdict[str, Totals] = defaultdict(Totals)
-        self._rows = {origin: hashlib.sha256() for origin in Origin}
+        self._rows = {origin: hashlib.sha256() for origin in SendReason}
 
-    def add(self, origin: Origin, groups: pl.DataFrame) -> None:
+    def add(self, origin: SendReason, groups: pl.DataFrame) -> None:
         """Count rows of one origin that passed every rule, as `cash_flow.grouped` returns them."""
         counted = groups.group_by("gatewayId", "transactionType").agg(pl.col("rows").sum(), pl.col("_cents").sum())
         for gateway_id, direction, count, cents in counted.iter_rows():
             totals = Totals(count, cents)
             self._totals[origin] += totals
             self._directions[direction] += totals
-            if origin is Origin.RELEASED:
+            if origin is SendReason.RELEASED:
                 self._released[direction] += totals
             self._accounts[gateway_id] += totals
 
-    def note(self, origin: Origin, numbers: pl.Series) -> None:
+    def note(self, origin: SendReason, numbers: pl.Series) -> None:
         """Add the numbers of rows that are counted, in file order, to the digest."""
         for start in range(0, len(numbers), _NOTED_AT_ONCE):
             self._rows[origin].update(array("I", numbers.slice(start, _NOTED_AT_ONCE).to_list()).tobytes())
@@ -335,9 +335,9 @@ class ToSendCount:
     def finish(self) -> ToSend:
         """Return what was counted."""
         return ToSend(
-            new=self._totals[Origin.NEW],
-            pending=self._totals[Origin.PENDING],
-            released=self._totals[Origin.RELEASED],
+            new=self._totals[SendReason.NEW],
+            pending=self._totals[SendReason.PENDING],
+            released=self._totals[SendReason.RELEASED],
             held_back=self._held_back,
             by_direction=_not_empty(self._directions),
             released_by_direction=_not_empty(self._released),
@@ -375,12 +375,12 @@ class AllNew:
         """Return what is left; `numbers` are its row numbers in the file. Called once."""
         self._count_waiting()
         assert self._schedule.rows == len(numbers), "what failed later was taken out"
-        self._count.note(Origin.NEW, numbers)
+        self._count.note(SendReason.NEW, numbers)
         return self._count.finish(), self._schedule
 
     def _count_waiting(self) -> None:
         if self._waiting:
             groups = pl.concat(self._waiting)
             self._schedule.add(groups)
-            self._count.add(Origin.NEW, groups)
+            self._count.add(SendReason.NEW, groups)
         self._waiting, self._waiting_groups = [], 0

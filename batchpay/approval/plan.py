@@ -21,8 +21,7 @@ from batchpay.approval.proposal import Proposal, differences
 from batchpay.errors import FileRefused, NotAsApproved
 from batchpay.intake.small_tables import json_object, read_text
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import Approval as RecordedApproval
-from batchpay.ledger.records import SignOff
+from batchpay.ledger.records import RecordedApproval, SignOff
 from batchpay.payment import Actor, Totals, parse_cents
 from batchpay.text import instant
 from batchpay.writing.atomic import atomic_writer
@@ -138,7 +137,10 @@ class Plan:
                 datetime.fromisoformat(found["created_at"]),
                 found["content"],
                 found["code"],
-                tuple(_approval(one) for one in found["approvals"]),
+                tuple(
+                    Approval(_actor(one["who"]), datetime.fromisoformat(one["at"]), one["seal"], one["code"])
+                    for one in found["approvals"]
+                ),
                 found.get("changed_accounts", ""),
                 datetime.fromisoformat(found["restored_at"]) if "restored_at" in found else None,
                 found.get("ledger", ""),
@@ -228,10 +230,6 @@ def _totals(part: Mapping[str, Any]) -> Totals:
 
 def _approval_json(approval: Approval) -> dict[str, Any]:
     return {"who": _actor_json(approval.who), "at": instant(approval.at), "seal": approval.seal}
-
-
-def _approval(found: Mapping[str, Any]) -> Approval:
-    return Approval(_actor(found["who"]), datetime.fromisoformat(found["at"]), found["seal"], found["code"])
 
 
 def _actor_json(actor: Actor) -> dict[str, str]:

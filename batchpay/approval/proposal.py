@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # reading a plan loads no rules
     from batchpay.schemas.options import RuleOptions
 
 
-class Origin(StrEnum):
+class SendReason(StrEnum):
     """Why a row would be sent."""
 
     NEW = "new"

@@ -53,10 +53,10 @@ def health(
 
     Example: batchpay health --inbox /srv/payments/inbox --expect-every 26h --json
     """
-    from batchpay.workflows.health import Limits
+    from batchpay.workflows.health import HealthLimits
     from batchpay.workflows.health import health as look
 
-    limits = Limits(expect_every, backup_every, Path(inbox) if inbox else None, inbox_age)
+    limits = HealthLimits(expect_every, backup_every, Path(inbox) if inbox else None, inbox_age)
     found = look(context.settings, limits, datetime.now(UTC))
     code = output.exit_code_of([one.exit_code for one in found.findings])
     if context.json:

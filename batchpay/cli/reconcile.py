@@ -56,13 +56,13 @@ def reconcile(context: Context, /, batch: str, **options: Any) -> int:
         return outputs_of(context, [options["against"], options["map_"], found.file]).claim(wanted, RECONCILIATION)
 
     request = ReconcileRequest(options["against"], options["map_"], options["days"], output=output_path)
-    decider = _Decider(context, options) if options["settle"] else None
+    decider = _MatchDecider(context, options) if options["settle"] else None
     done = workflow(batch, request, context.settings, actor(), decider)
     _print(context, done)
     return done.result.exit_code
 
 
-class _Decider(TerminalDecider):
+class _MatchDecider(TerminalDecider):
     """See workflows.resolve.Decider."""
 
     def show(self, doubt: FoundDoubt) -> None:

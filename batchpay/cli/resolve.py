@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from batchpay.reconciliation.resolution import Doubt
     from batchpay.summary import Summary
-    from batchpay.workflows.resolve import InDoubt, Proposal, Signature
+    from batchpay.workflows.resolve import InDoubt, ProposedDecisions, Signature
 
 _WORDS = ("accepted", "declined", "send again")
 _EFFECTS = {
@@ -84,7 +84,7 @@ def resolve(context: Context, /, batch: str, **options: Any) -> int:
     chosen = options["from_"]
     if single:
         chosen = [RowDecision(options["row"], options["decision"].lower(), _stripped(options["reference"]))]
-    decider, gone = _Decider(context, options), options["host_is_gone"]
+    decider, gone = _DoubtDecider(context, options), options["host_is_gone"]
     return _finish(context, settle(batch, chosen, decider, context.settings, actor(), hosts_are_gone=gone))
 
 
@@ -186,10 +186,10 @@ def _list(context: Context, batch: str, export: str | None) -> int:
     return _finish(context, found, exported=export)
 
 
-class _Decider(TerminalDecider):
+class _DoubtDecider(TerminalDecider):
     """See workflows.resolve.Decider."""
 
-    def show(self, proposal: Proposal) -> None:
+    def show(self, proposal: ProposedDecisions) -> None:
         """Say on standard error what is about to be recorded, rows that will be sent again last and loudest."""
         if proposal.blank:
             rows = row_count(proposal.blank)

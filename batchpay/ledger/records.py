@@ -90,7 +90,7 @@ PLAN_USED = "plan used"
 
 
 @dataclass(frozen=True, slots=True)
-class Approval:
+class RecordedApproval:
     """One person's approval of what a plan shows."""
 
     who: str
@@ -106,7 +106,7 @@ class SignOff:
     seal: str
     """What maker and approvers saw (approval/proposal.py)."""
     prepared_by: str
-    approvals: tuple[Approval, ...]
+    approvals: tuple[RecordedApproval, ...]
     """Those that count: other people than the one who prepared it, each once, none expired."""
     adds: Totals
     """Rows and cents that become pending with it; anything else undoes the transaction."""

@@ -79,7 +79,7 @@ _AHEAD = "ahead of this machine's clock"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class HealthFinding:
     """What one check found."""
 
     check: str
@@ -100,16 +100,16 @@ class Finding:
         return {"check": self.check, "ok": not self.exit_code, "message": self.message, **self.details}
 
 
-def doubts(state: LedgerState, now: datetime) -> Finding:
+def doubts(state: LedgerState, now: datetime) -> HealthFinding:
     """Check whether any row is in doubt, in any batch."""
     if not state.in_doubt:
-        return Finding("doubts", "no row is in doubt")
+        return HealthFinding("doubts", "no row is in doubt")
     total = state.by_state[State.IN_DOUBT]
     age = _age(now - state.in_doubt[0].since)
     amount = totals_apart(one.apart for one in state.in_doubt)
     text = f"{row_count(total.rows)} in doubt, {amount}, the oldest for {age}"
     details = _batches(state.in_doubt, now) | totals_json(total)
-    return Finding("doubts", f"{text}: {_commands('batchpay resolve', state.in_doubt)}", 7, details)
+    return HealthFinding("doubts", f"{text}: {_commands('batchpay resolve', state.in_doubt)}", 7, details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Waiting:
         return not self.is_running and self.paid_elsewhere.rows < self.batch.totals.rows
 
 
-def waiting_batches(waiting: Sequence[Waiting], now: datetime) -> Finding:
+def waiting_batches(waiting: Sequence[Waiting], now: datetime) -> HealthFinding:
     """Check whether a batch has rows that wait while no run is sending them."""
     stopped = [one.batch for one in waiting if one.is_stopped]
     if not stopped:
@@ -141,12 +141,12 @@ def waiting_batches(waiting: Sequence[Waiting], now: datetime) -> Finding:
         if paid := [one for one in waiting if not one.is_running]:
             text += f", {row_count(sum(one.paid_elsewhere.rows for one in paid))} that another file has paid "
             text += f"will not be sent (batch {_named([one.batch for one in paid])})"
-        return Finding("batches", text, details={"running": running})
+        return HealthFinding("batches", text, details={"running": running})
     rows, amount = sum(one.totals.rows for one in stopped), totals_apart(one.apart for one in stopped)
     why = f" ({stopped[0].stopped})" if stopped[0].stopped else ""
     text = f"{row_count(rows)} to be sent, {amount}, the oldest for {_age(now - stopped[0].since)}{why}"
     ways = "; ".join(_ways([one for one in waiting if one.is_stopped]))
-    return Finding("batches", f"{text}: {ways}", 6, _batches(stopped, now))
+    return HealthFinding("batches", f"{text}: {ways}", 6, _batches(stopped, now))
 
 
 def _ways(stopped: Sequence[Waiting]) -> Iterator[str]:
@@ -166,7 +166,7 @@ def _ways(stopped: Sequence[Waiting]) -> Iterator[str]:
         )
 
 
-def machines(runs: Sequence[tuple[str, HostRun]]) -> Finding:
+def machines(runs: Sequence[tuple[str, HostRun]]) -> HealthFinding:
     """Report which machines send which batches, with the age of their heartbeats; one that is dead needs another."""
     dead = [(batch, run) for batch, run in runs if not run.has_heartbeat]
     told = [f"{run.host} has batch {batch}, its heartbeat is {_age_s(run.heartbeat_age_s)} old" for batch, run in runs]
@@ -175,43 +175,45 @@ def machines(runs: Sequence[tuple[str, HostRun]]) -> Finding:
     details = {
         "runs": [{"batch": batch, "host": run.host, "heartbeat_age_s": run.heartbeat_age_s} for batch, run in runs]
     }
-    return Finding("machines", "; ".join(told), 6 if dead else 0, details)
+    return HealthFinding("machines", "; ".join(told), 6 if dead else 0, details)
 
 
-def set_aside(batches: Mapping[str, int]) -> Finding:
+def set_aside(batches: Mapping[str, int]) -> HealthFinding:
     """Report batches with answers that the ledger could not take, and which no run has taken in since."""
     told = [f"{row_count(rows)} of batch {batch}: batchpay resume {batch}" for batch, rows in batches.items()]
-    return Finding("answers", f"answers that were set aside are not recorded yet, to {'; '.join(told)}", 6)
+    return HealthFinding("answers", f"answers that were set aside are not recorded yet, to {'; '.join(told)}", 6)
 
 
-def inbox(folder: Path, inbox_age: timedelta, now: datetime) -> Finding:
+def inbox(folder: Path, inbox_age: timedelta, now: datetime) -> HealthFinding:
     """Check whether a payment file, complete or not, has been in the inbox longer than it should."""
     try:
         files = waiting_files(folder, now_s=now.timestamp())
     except NotUsable as error:
-        return Finding("inbox", str(error), 5)
+        return HealthFinding("inbox", str(error), 5)
     ages_s = {path: now.timestamp() - since for path, since in files}
     old = [path for path, age_s in ages_s.items() if age_s > inbox_age.total_seconds() or age_s < -_CLOCK_BACK_S]
     details = {"files": [{"file": str(path), "age_s": round(age_s)} for path, age_s in ages_s.items()]}
     if not old:
-        return Finding("inbox", f"{_files_wait(files)} in the inbox", 0, details)
+        return HealthFinding("inbox", f"{_files_wait(files)} in the inbox", 0, details)
     age_s = ages_s[old[0]]
     since = f" for {_age(timedelta(seconds=age_s))}" if age_s >= 0 else f", dated {_AHEAD}: touch it"
     text = f"{_files_wait(old)} in the inbox, {old[0].name}{since}"
     if ours := next((path.name for path in old if is_named_as_ours(path.name)), None):  # with -q no call names it
         text += f"; {ours} has a name of results or rejects: to pay a corrected one, rename it or add a control file"
-    return Finding("inbox", text, 6, details)
+    return HealthFinding("inbox", text, 6, details)
 
 
 def _files_wait(files: Sequence[object]) -> str:
     return counted(len(files), "file waits", "files wait")
 
 
-def last_call(last: LastCall | None, expect_every: timedelta | None, now: datetime) -> Finding:
+def last_call(last: LastCall | None, expect_every: timedelta | None, now: datetime) -> HealthFinding:
     """Check whether a call completed within the time expected, on banking days."""
     if last is None:
         code = 6 if expect_every is not None else 0
-        return Finding("last call", "no call that sends has ended yet", code, {"ended_at": None, "completed_at": None})
+        return HealthFinding(
+            "last call", "no call that sends has ended yet", code, {"ended_at": None, "completed_at": None}
+        )
     details = {"ended_at": instant(last.ended_at), "exit_code_of_call": last.exit_code}
     details["completed_at"] = instant(last.completed_at)
     completed = "no call has completed yet"
@@ -220,17 +222,17 @@ def last_call(last: LastCall | None, expect_every: timedelta | None, now: dateti
     if last.completed_at != last.ended_at:
         completed += f" (one ended {local_time(last.ended_at)} with exit code {last.exit_code})"
     if expect_every is None:
-        return Finding("last call", completed, 0, details)
+        return HealthFinding("last call", completed, 0, details)
     if last.completed_at is not None and (last.completed_at - now).total_seconds() > _CLOCK_BACK_S:
-        return Finding("last call", f"{completed}, which is {_AHEAD}: a later one is unknown", 6, details)
+        return HealthFinding("last call", f"{completed}, which is {_AHEAD}: a later one is unknown", 6, details)
     waited = None if last.completed_at is None else banking_time(last.completed_at.astimezone(), now.astimezone())
     if waited is None or waited > expect_every:
         text = f"{completed}, expected every {_age(expect_every)} of banking days"
-        return Finding("last call", text, 6, details)
-    return Finding("last call", completed, 0, details)
+        return HealthFinding("last call", text, 6, details)
+    return HealthFinding("last call", completed, 0, details)
 
 
-def disk(ledger: Path | None, witness: Path) -> Finding:
+def disk(ledger: Path | None, witness: Path) -> HealthFinding:
     """Check whether the disks of the ledger and of its witness have room: a run writes to both. The fuller counts.
 
     A ledger in a database server has no disk here: None.
@@ -240,44 +242,44 @@ def disk(ledger: Path | None, witness: Path) -> Finding:
         try:
             status = os.statvfs(folder)
         except OSError as error:
-            return Finding("disk", f"the {word}'s folder {folder} can't be checked: {error.strerror}", 5)
+            return HealthFinding("disk", f"the {word}'s folder {folder} can't be checked: {error.strerror}", 5)
         found.append((status.f_bavail * status.f_frsize, word))
     free, word = min(found, key=itemgetter(0))  # the ledger's, if there is one disk
     text = f"{free >> 20:,} MiB free on the {word}'s disk"
-    return Finding("disk", text, 5 if free < DISK_FREE_BYTES_MIN else 0, {"free_bytes": free})
+    return HealthFinding("disk", text, 5 if free < DISK_FREE_BYTES_MIN else 0, {"free_bytes": free})
 
 
-def backup(last: datetime | None, backup_every: timedelta | None, now: datetime) -> Finding:
+def backup(last: datetime | None, backup_every: timedelta | None, now: datetime) -> HealthFinding:
     """Check whether the ledger was backed up within the time expected."""
     details = {"backed_up_at": instant(last)}
     text = "the ledger was never backed up" if last is None else f"the ledger was backed up {local_time(last)}"
     if backup_every is not None and (last is None or now - last > backup_every):
-        return Finding("backup", f"{text}, expected every {_age(backup_every)}", 6, details)
-    return Finding("backup", text, 0, details)
+        return HealthFinding("backup", f"{text}, expected every {_age(backup_every)}", 6, details)
+    return HealthFinding("backup", text, 0, details)
 
 
-def backup_of_database(backup_every: timedelta | None) -> Finding:
+def backup_of_database(backup_every: timedelta | None) -> HealthFinding:
     """Report that batchpay knows nothing about a database server's backups; to expect one here is a mistake."""
     text, details = "the database's own backups can't be seen from here", {"backed_up_at": None}
     if backup_every is not None:
-        return Finding("backup", f"{text}: leave --backup-every out", 6, details)
-    return Finding("backup", text, 0, details)
+        return HealthFinding("backup", f"{text}: leave --backup-every out", 6, details)
+    return HealthFinding("backup", text, 0, details)
 
 
-def retention(old: Sequence[OldBatch], details_days: int, *, unfinished: bool, now: datetime) -> Finding:
+def retention(old: Sequence[OldBatch], details_days: int, *, unfinished: bool, now: datetime) -> HealthFinding:
     """Check whether names, details and messages are due to be purged; a month late, or half done, it needs a person."""
     if unfinished:
         how = f"batchpay ledger purge{'' if details_days else ' --older-than DAYS'} --reason TEXT"
-        return Finding("retention", f"a purge was started and not completed: {how}", 6)
+        return HealthFinding("retention", f"a purge was started and not completed: {how}", 6)
     due = [one for one in old if one.stays is None]
     days = counted(details_days, "day")
     if not due:
-        return Finding("retention", f"no batch has names and details older than {days}")
+        return HealthFinding("retention", f"no batch has names and details older than {days}")
     late = now - due[0].last_event_at - timedelta(days=details_days)
     number = counted(len(due), "batch has", "batches have")
     text = f"{number} names and details older than {days}: batchpay ledger purge --dry-run"
     details = {"due": [one.batch for one in due], "late_days": late.days}
-    return Finding("retention", text, 6 if late > PURGE_LATE else 0, details)
+    return HealthFinding("retention", text, 6 if late > PURGE_LATE else 0, details)
 
 
 def banking_time(begin: datetime, end: datetime) -> timedelta:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 
@@ -265,17 +264,12 @@ def _conclusion(row: LedgerRow, matching: Matching) -> tuple[State | None, str]:
         return State.ACCEPTED, f"{line.status_text or 'listed'} there"
     if line.standing is ReportedStatus.DECLINED:
         refusals = {key_of(one.reference) or one.line for one in lines if one.standing is ReportedStatus.DECLINED}
-        if len(refusals) < _attempts_at_least(row, matching.restored_at):
+        if len(refusals) < row.attempts + row.may_lack_last_attempt(matching.restored_at):
             return None, f"{line.said} there, but the row was sent several times: this may be about an earlier one"
         return State.DECLINED, f"{line.said} there"
     if line.status_text:
         return None, f"the status there, {line.status_text}, is neither accepted nor declined (see --map, [status])"
     return None, "the export has no status for it (see --map, status.missing)"
-
-
-def _attempts_at_least(row: LedgerRow, restored_at: datetime | None) -> int:
-    """Return how often a row in doubt was sent, with the attempt that a restored ledger may have lost."""
-    return row.attempts + row.may_lack_last_attempt(restored_at)
 
 
 def _proves_nothing(line: ExportLine, row: LedgerRow) -> str | None:

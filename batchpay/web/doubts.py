@@ -29,7 +29,7 @@ from batchpay.web.sign_in import current_person, needs, prove_again
 from batchpay.web.site import Site, download, given_file, given_words, site
 from batchpay.web.spool import Row
 from batchpay.web.words import as_sentence
-from batchpay.workflows.resolve import Proposal, RowDecision, Signature, settle
+from batchpay.workflows.resolve import ProposedDecisions, RowDecision, Signature, settle
 from batchpay.workflows.status import in_doubt
 
 blueprint = Blueprint("doubts", __name__)
@@ -339,7 +339,7 @@ class _Signed(SignedOnPage):
             what = "one of these payments" if doubt is None or not doubt.reference else doubt.reference
             raise WrongUse(f"{what} is no longer in doubt, or was sent again in the meantime; look it up again")
 
-    def show(self, found: Proposal) -> None:
+    def show(self, found: ProposedDecisions) -> None:
         """Compare the attempts they saw with those in doubt, under the batch's lock."""
         for decision in found.decisions:
             self.require_same(decision.row, found.doubts[decision.row])

@@ -20,7 +20,7 @@ import polars as pl
 from batchpay.approval.anomalies import CODES, Payment, Variance, payments_named
 from batchpay.approval.approvals import Policy
 from batchpay.approval.cash_flow import Schedule, ToSendCount, grouped, with_cents
-from batchpay.approval.proposal import Origin, Proposal, ToSend, rules_json
+from batchpay.approval.proposal import Proposal, SendReason, ToSend, rules_json
 from batchpay.approval.sign_off import sign_off_lines
 from batchpay.errors import FileRefused, LedgerMissing, SettingsNotUsable, WrongUse
 from batchpay.gateway.origin import check_origin, environment_of
@@ -486,7 +486,7 @@ def _to_send(
     pending, amounts = _pending(ledger, batch)
     released = _released(ledger, batch, decisions)
     for frame in map(with_cents, valid_rows(checked.source, request.rules, checked.verdict)):
-        for origin, rows in ((Origin.PENDING, pending), (Origin.RELEASED, released)):
+        for origin, rows in ((SendReason.PENDING, pending), (SendReason.RELEASED, released)):
             some = frame.filter(pl.col("_row").is_in(rows.implode()))
             groups = grouped(some)
             schedule.add(groups)

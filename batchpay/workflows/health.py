@@ -17,7 +17,7 @@ from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.open import file_of, location, open_ledger, weaknesses
 from batchpay.ledger.records import BACKED_UP, BatchSummary
 from batchpay.operations import health as checks
-from batchpay.operations.health import Finding, last_call_path, read_last_call, write_last_call
+from batchpay.operations.health import HealthFinding, last_call_path, read_last_call, write_last_call
 from batchpay.operations.ledger_state import LedgerState, read_ledger_state
 from batchpay.payment import Environment, State
 from batchpay.settings import Settings
@@ -26,7 +26,7 @@ from batchpay.workflows.held_back import fails_today, find_held_back, is_stale, 
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class HealthLimits:
     """What monitoring expects; None is not checked."""
 
     expect_every: timedelta | None = None
@@ -41,7 +41,7 @@ class Limits:
 class Health:
     """All findings of one health check."""
 
-    findings: list[Finding]
+    findings: list[HealthFinding]
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON object of `health --json`, without the exit code."""
@@ -51,9 +51,9 @@ class Health:
         }
 
 
-def health(settings: Settings, limits: Limits, now: datetime) -> Health:
+def health(settings: Settings, limits: HealthLimits, now: datetime) -> Health:
     """Run every check; a ledger that can't be opened, or is the wrong one, is the first finding, not an error."""
-    findings: list[Finding] = []
+    findings: list[HealthFinding] = []
     try:
         paths = location(settings.ledger)
         findings += _ledger_findings(settings, limits, now)
@@ -61,7 +61,7 @@ def health(settings: Settings, limits: Limits, now: datetime) -> Health:
         findings.append(checks.last_call(last, limits.expect_every, now))
         findings.append(checks.disk(file_of(settings.ledger), paths.witness))
     except BatchpayError as error:
-        findings.append(Finding("ledger", str(error), error.exit_code))
+        findings.append(HealthFinding("ledger", str(error), error.exit_code))
     if limits.inbox is not None:
         findings.append(checks.inbox(limits.inbox, limits.inbox_age, now))
     return Health(findings)
@@ -88,19 +88,19 @@ def record_call(settings: Settings, ended_at: datetime, exit_code: int, *, compl
         write_last_call(path, ended_at, exit_code, completed=completed)
 
 
-def _ledger_findings(settings: Settings, limits: Limits, now: datetime) -> list[Finding]:
+def _ledger_findings(settings: Settings, limits: HealthLimits, now: datetime) -> list[HealthFinding]:
     # Opened as a run opens it: what would keep a run from sending must show here.
     with closing(open_ledger(settings.ledger)) as ledger:
         state = read_ledger_state(ledger, environment_of(settings.gateway))
         batches = _open_batches(ledger, state.environment)
         last_backup, lost = ledger.latest_event(BACKED_UP), ledger.lost_window()
         return [
-            Finding(
+            HealthFinding(
                 "ledger",
                 f"the ledger opens and has {counted(state.batches, 'batch', 'batches')}, {state.environment}",
             ),
-            *(Finding("ledger place", weakness, warns=True) for weakness in weaknesses(settings.ledger)),
-            *([Finding("restored", lost.waits, 8)] if lost else []),
+            *(HealthFinding("ledger place", weakness, warns=True) for weakness in weaknesses(settings.ledger)),
+            *([HealthFinding("restored", lost.waits, 8)] if lost else []),
             checks.doubts(state, now),
             checks.waiting_batches(_waiting(ledger, state, settings), now),
             *([checks.machines(runs)] if (runs := _live_runs(ledger, batches)) else []),
@@ -112,7 +112,7 @@ def _ledger_findings(settings: Settings, limits: Limits, now: datetime) -> list[
         ]
 
 
-def _retention_findings(ledger: Ledger, details_days: int, now: datetime) -> list[Finding]:
+def _retention_findings(ledger: Ledger, details_days: int, now: datetime) -> list[HealthFinding]:
     """Check whether a purge is due, if the settings say when, and whether one was interrupted."""
     unfinished = ledger.unfinished_purge()
     if not details_days and not unfinished:

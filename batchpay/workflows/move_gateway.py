@@ -36,7 +36,9 @@ def move_gateway(old: str, new: str, reason: str, settings: Settings, actor: Act
     environment = environment_of(replace(settings.gateway, base_url=old))
     with closing(open_ledger(settings.ledger)) as ledger:
         moved = [
-            batch for batch in ledger.batches() if batch.environment is environment and _is_for(batch, str(before))
+            batch
+            for batch in ledger.batches()
+            if batch.environment is environment and check_origin(batch.origin) == before
         ]
         if before == after:
             moved = [batch for batch in moved if _is_of_another_account(ledger, batch, settings)]
@@ -144,7 +146,3 @@ def _is_of_another_account(ledger: Ledger, batch: BatchSummary, settings: Settin
     """Return whether what is left of a batch was begun under another API ID than the settings name."""
     pending = batch.by_state[State.PENDING].rows
     return pending > 0 and ledger.pays_from_another_account(batch.batch, settings.gateway.api_id)
-
-
-def _is_for(batch: BatchSummary, origin: str) -> bool:
-    return str(check_origin(batch.origin)) == origin

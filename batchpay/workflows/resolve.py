@@ -44,7 +44,7 @@ class RowDecision:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class ProposedDecisions:
     """What would be recorded, before a person confirms it."""
 
     file: str
@@ -122,7 +122,7 @@ def list_in_doubt(reference: str, settings: Settings, actor: Actor, *, sheet: st
 def settle(
     reference: str,
     chosen: Sequence[RowDecision] | str | Stream,
-    decider: Decider[Proposal],
+    decider: Decider[ProposedDecisions],
     settings: Settings,
     actor: Actor,
     *,
@@ -152,14 +152,14 @@ def settle(
 
 def _proposal(
     chosen: Sequence[RowDecision] | str | Stream, batch: BatchSummary, doubts: Mapping[int, Doubt]
-) -> tuple[Proposal, Sequence[tuple[int, str]]]:
+) -> tuple[ProposedDecisions, Sequence[tuple[int, str]]]:
     """Read the decisions, and the notes with them."""
     if isinstance(chosen, str | Stream):
         given = read_decisions(chosen, batch.batch, doubts)
     else:
         given = FilledSheet([decide(one.row, one.decision, one.reference, doubts) for one in chosen])
     effect = effect_of(given.decisions, doubts)
-    return Proposal(batch.file, given.decisions, doubts, effect, given.blank), given.notes
+    return ProposedDecisions(batch.file, given.decisions, doubts, effect, given.blank), given.notes
 
 
 def _refuse_known_references(
@@ -180,9 +180,9 @@ def _refuse_known_references(
 def _record(
     ledger: Ledger,
     batch: str,
-    proposal: Proposal,
+    proposal: ProposedDecisions,
     notes: Sequence[tuple[int, str]],
-    decider: Decider[Proposal],
+    decider: Decider[ProposedDecisions],
     actor: Actor,
     *,
     hosts_are_gone: bool,

@@ -10,7 +10,7 @@ import pytest
 
 from batchpay.approval import cash_flow
 from batchpay.approval.cash_flow import AllNew, ToSendCount, grouped, with_cents
-from batchpay.approval.proposal import Origin, ToSend
+from batchpay.approval.proposal import SendReason, ToSend
 from batchpay.errors import BatchpayError
 from batchpay.payment import Totals
 from batchpay.schemas.columns import RECURRENCE
@@ -29,7 +29,7 @@ TWO = (2, "7", "CREDIT", "0.07")
 THREE = (3, "12", "CREDIT", "100.00")
 
 
-def count(*parts: tuple[Origin, pl.DataFrame], held_back: Totals | None = None) -> ToSend:
+def count(*parts: tuple[SendReason, pl.DataFrame], held_back: Totals | None = None) -> ToSend:
     counted = ToSendCount()
     for origin, rows in parts:
         counted.add(origin, grouped(rows))
@@ -40,7 +40,7 @@ def count(*parts: tuple[Origin, pl.DataFrame], held_back: Totals | None = None) 
 
 def test_every_row_is_counted_once_and_what_is_held_back_is_in_no_sum() -> None:
     """Origins, directions and accounts give the same total; `07` and `7` are one account."""
-    found = count((Origin.PENDING, frame(ONE, TWO)), (Origin.RELEASED, frame(THREE)), held_back=Totals(1, 900))
+    found = count((SendReason.PENDING, frame(ONE, TWO)), (SendReason.RELEASED, frame(THREE)), held_back=Totals(1, 900))
     assert (found.new, found.pending, found.released) == (Totals(), Totals(2, 1_257), Totals(1, 10_000))
     assert found.held_back == Totals(1, 900)
     assert found.total == Totals(3, 11_257)
@@ -51,8 +51,8 @@ def test_every_row_is_counted_once_and_what_is_held_back_is_in_no_sum() -> None:
 
 def test_the_size_of_the_chunks_does_not_matter() -> None:
     """The same rows are the same to send, however they were read."""
-    whole = count((Origin.NEW, frame(ONE, TWO, THREE)))
-    parts = count(*((Origin.NEW, frame(row)) for row in (ONE, TWO, THREE)))
+    whole = count((SendReason.NEW, frame(ONE, TWO, THREE)))
+    parts = count(*((SendReason.NEW, frame(row)) for row in (ONE, TWO, THREE)))
     assert parts == whole
 
 
@@ -65,31 +65,31 @@ def test_new_rows_are_counted_as_any_others(monkeypatch: pytest.MonkeyPatch) -> 
         new.add(frame(row))
     assert new._waiting == []
     found, _ = new.finish(frame(ONE, TWO, THREE)["_row"])
-    assert found == count((Origin.NEW, frame(ONE, TWO, THREE)))
+    assert found == count((SendReason.NEW, frame(ONE, TWO, THREE)))
 
 
 def test_rows_that_are_taken_out_leave_nothing_behind() -> None:
     """A row may turn out to stand twice after it was counted: no account and no direction is named for it any more."""
     counted = ToSendCount()
-    counted.add(Origin.NEW, grouped(frame(ONE, TWO, THREE)))
-    counted.add(Origin.NEW, grouped(frame(ONE, THREE), times=-1))
-    counted.note(Origin.NEW, pl.Series([2], dtype=pl.UInt32))
-    assert counted.finish() == count((Origin.NEW, frame(TWO)))
+    counted.add(SendReason.NEW, grouped(frame(ONE, TWO, THREE)))
+    counted.add(SendReason.NEW, grouped(frame(ONE, THREE), times=-1))
+    counted.note(SendReason.NEW, pl.Series([2], dtype=pl.UInt32))
+    assert counted.finish() == count((SendReason.NEW, frame(TWO)))
     assert list(counted.finish().by_direction) == ["CREDIT"]
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        [(Origin.NEW, [ONE, (5, *TWO[1:])])],
-        [(Origin.NEW, [ONE]), (Origin.RELEASED, [TWO])],
-        [(Origin.PENDING, [ONE, TWO])],
+        [(SendReason.NEW, [ONE, (5, *TWO[1:])])],
+        [(SendReason.NEW, [ONE]), (SendReason.RELEASED, [TWO])],
+        [(SendReason.PENDING, [ONE, TWO])],
     ],
     ids=["another row of the same amount", "one of them released", "registered meanwhile"],
 )
-def test_other_rows_of_equal_totals_are_told_apart(other: list[tuple[Origin, list[Row]]]) -> None:
+def test_other_rows_of_equal_totals_are_told_apart(other: list[tuple[SendReason, list[Row]]]) -> None:
     """Equal sums are not enough: which rows go, and why, is part of what was approved."""
-    first = count((Origin.NEW, frame(ONE, TWO)))
+    first = count((SendReason.NEW, frame(ONE, TWO)))
     second = count(*((origin, frame(*rows)) for origin, rows in other))
     assert first.total == second.total
     assert first.rows_digest != second.rows_digest

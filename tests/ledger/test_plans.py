@@ -12,18 +12,18 @@ import pytest
 
 from batchpay.errors import FileRefused, LedgerNotUsable
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import Approval, NewBatch, SignOff
+from batchpay.ledger.records import NewBatch, RecordedApproval, SignOff
 from batchpay.payment import Totals
 from tests.ledger.batches import columns, new_batch, register, rejected, release
 from tests.ledger.factories import LedgerFactory
 
 MORNING = datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
-BEN, EVE = Approval("ben@desk", MORNING), Approval("eve@desk", MORNING)
+BEN, EVE = RecordedApproval("ben@desk", MORNING), RecordedApproval("eve@desk", MORNING)
 FIRST_TWO = Totals(2, 101 + 201)
 THIRD = Totals(1, 301)
 
 
-def sign_off(adds: Totals, *approvals: Approval, plan: str = "p1", held_back: Totals | None = None) -> SignOff:
+def sign_off(adds: Totals, *approvals: RecordedApproval, plan: str = "p1", held_back: Totals | None = None) -> SignOff:
     return SignOff(plan, "5EA15EA15EA1", "ann@desk", approvals, adds, held_back or Totals())
 
 

@@ -23,7 +23,7 @@ from batchpay.ledger.records import Decision
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
 from batchpay.settings import GatewaySettings, Settings
-from batchpay.workflows.health import Limits, health
+from batchpay.workflows.health import HealthLimits, health
 from tests.ledger.batches import ACCEPTED, IN_DOUBT, columns, register, states
 from tests.ledger.factories import LedgerFactory, PostgresFactory
 from tests.support.cutting_proxy import Cut, CuttingProxy
@@ -544,7 +544,7 @@ def test_health_tells_how_old_the_heartbeats_of_machines_are(factory: PostgresFa
     settings = Settings(gateway=GatewaySettings(base_url=ORIGIN), ledger=other.settings)
 
     def told() -> dict[str, tuple[int, str]]:
-        found = health(settings, Limits(), datetime.now(UTC)).findings
+        found = health(settings, HealthLimits(), datetime.now(UTC)).findings
         return {one.check: (one.exit_code, one.message) for one in found}
 
     with ledger.lock(ledger.find(name).digest):

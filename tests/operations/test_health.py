@@ -18,7 +18,7 @@ from batchpay.operations.health import LastCall, banking_time, last_call_path, r
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
 from batchpay.settings import GatewaySettings, LimitsSettings, PolicySettings, Settings
-from batchpay.workflows.health import Limits, health
+from batchpay.workflows.health import HealthLimits, health
 from tests.support.ledger_factory import ORIGIN, Planned, add_batch, ledger_in, ledger_settings
 
 NOW = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
@@ -30,8 +30,10 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(gateway=GatewaySettings(base_url=ORIGIN), ledger=ledger_settings(tmp_path))
 
 
-def found(settings: Settings, limits: Limits | None = None, now: datetime | None = None) -> dict[str, checks.Finding]:
-    looked = health(settings, limits or Limits(), now or datetime.now(UTC))
+def found(
+    settings: Settings, limits: HealthLimits | None = None, now: datetime | None = None
+) -> dict[str, checks.HealthFinding]:
+    looked = health(settings, limits or HealthLimits(), now or datetime.now(UTC))
     return {one.check: one for one in looked.findings}
 
 
@@ -181,7 +183,7 @@ def test_a_ledger_that_a_restart_would_lose_is_a_warning(
 
 def test_no_ledger_is_a_finding(settings: Settings) -> None:
     """A ledger that is not there makes 5, and does not keep the other checks from being made."""
-    findings = found(settings, Limits(inbox=Path("/nowhere/inbox")))
+    findings = found(settings, HealthLimits(inbox=Path("/nowhere/inbox")))
     assert (findings["ledger"].exit_code, findings["inbox"].exit_code) == (5, 5)
 
 

@@ -36,7 +36,7 @@ from batchpay.web.runs import run_status
 from batchpay.web.site import EXTENSION, Listen, Reader, Site
 from batchpay.web.spool import Row, WebStore
 from batchpay.workflows import run
-from batchpay.workflows.resolve import Proposal, Signature
+from batchpay.workflows.resolve import ProposedDecisions, Signature
 from tests.support.postgres import Server
 from tests.workflows.desk import ACCEPTED, COLUMNS, PLAIN
 
@@ -62,7 +62,7 @@ WRONG = {"paymentId": "W", "invoiceNumber": "INV-W", "amount": "1,5", "achAccoun
 class Yes:
     """A person at a terminal who agrees."""
 
-    def show(self, found: Proposal) -> None:
+    def show(self, found: ProposedDecisions) -> None:
         """Looks."""
 
     def sign(self) -> Signature:

@@ -18,8 +18,7 @@ from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.sender import Sender
 from batchpay.settings import PolicySettings
 from batchpay.workflows import held_back, run
-from batchpay.workflows.health import Limits as HealthLimits
-from batchpay.workflows.health import health
+from batchpay.workflows.health import HealthLimits, health
 from batchpay.workflows.held_back import HeldBack, start_has_passed
 from batchpay.workflows.status import all_in_doubt, batch_status
 from tests.model import clock

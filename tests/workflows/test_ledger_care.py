@@ -12,7 +12,7 @@ from batchpay.errors import LedgerNotUsable, WrongUse
 from batchpay.ledger import open as door
 from batchpay.ledger.records import LostWindow
 from batchpay.settings import LedgerSettings, Settings
-from batchpay.workflows.health import Limits, health
+from batchpay.workflows.health import HealthLimits, health
 from batchpay.workflows.ledger_care import LedgerCheck, accept_ledger, back_up, check_ledger, make_ledger
 from tests.support.ledger_factory import ledger_settings
 from tests.workflows.desk import ANN
@@ -73,6 +73,6 @@ def test_health_reports_that_a_restored_ledger_waits_for_a_person(
     """Otherwise the first to find out is the person whose new file is refused at night."""
     lost = LostWindow(datetime(2026, 5, 4, 6, tzinfo=UTC), 7, 9)
     monkeypatch.setattr("batchpay.ledger.sqlite.ledger.SqliteLedger.lost_window", lambda _: lost)
-    found = health(Settings(ledger=settings), Limits(), datetime.now(UTC)).findings
+    found = health(Settings(ledger=settings), HealthLimits(), datetime.now(UTC)).findings
     (told,) = [one for one in found if one.check == "restored"]
     assert (told.exit_code, str(lost) in told.message) == (8, True)

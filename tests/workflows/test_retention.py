@@ -16,7 +16,7 @@ from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
 from batchpay.settings import RetentionSettings
 from batchpay.workflows import ledger_care
-from batchpay.workflows.health import Limits, health
+from batchpay.workflows.health import HealthLimits, health
 from batchpay.workflows.ledger_care import Retention
 from batchpay.workflows.reconcile import ReconcileRequest, reconcile
 from batchpay.workflows.status import batch_page, results_again
@@ -92,7 +92,7 @@ def test_health_reports_when_a_purge_is_due_and_when_it_is_late(desk: Desk, paid
     """Due is no alarm; a month later it is. Without the setting nothing is ever due."""
 
     def found(now: datetime) -> list[tuple[int, str]]:
-        looked = health(desk.settings, Limits(), now)
+        looked = health(desk.settings, HealthLimits(), now)
         return [(one.exit_code, one.message.split(":")[0]) for one in looked.findings if one.check == "retention"]
 
     assert found(LATER) == []

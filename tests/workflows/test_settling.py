@@ -18,7 +18,7 @@ from batchpay.ledger.open import accept, open_ledger
 from batchpay.outcome import Outcome
 from batchpay.payment import State
 from batchpay.workflows.reconcile import ReconcileRequest, reconcile
-from batchpay.workflows.resolve import Proposal, RowDecision, Signature, list_in_doubt, settle
+from batchpay.workflows.resolve import ProposedDecisions, RowDecision, Signature, list_in_doubt, settle
 from tests.support.ledger_factory import Planned, add_batch
 from tests.workflows.desk import ACCEPTED, ANN, IN_DOUBT, PLAIN, Desk
 from tests.workflows.test_brought_back import bring_back, keep
@@ -33,7 +33,7 @@ class Person:
         self.name, self.reason, self.agrees = name, reason, agrees
         self.asked: list[object] = []
 
-    def show(self, found: Proposal) -> None:
+    def show(self, found: ProposedDecisions) -> None:
         self.asked.append([decision.row for decision in found.decisions])
 
     def sign(self) -> Signature:
