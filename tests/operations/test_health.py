@@ -39,7 +39,7 @@ def found(
 
 def test_all_is_well(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A ledger whose rows are all final, on a disk: every check is good."""
-    monkeypatch.setattr("batchpay.ledger.sqlite.files.file_system", lambda *_: None)
+    monkeypatch.setattr("batchpay.ledger.sqlite.files.file_system", lambda *_: "ext4")
     with ledger_in(tmp_path) as ledger:
         add_batch(ledger, [Planned(1), Planned(2, State.DECLINED)])
     findings = found(settings)

@@ -11,7 +11,7 @@ from batchpay.errors import ClockDiffers, LedgerNotUsable
 from batchpay.ledger.open import accept, create_ledger, open_ledger
 from batchpay.payment import State
 from batchpay.sending.limits import StopRequest
-from batchpay.workflows.health import Limits, health
+from batchpay.workflows.health import HealthLimits, health
 from batchpay.workflows.run import RunRequest
 from tests.model import clock
 from tests.workflows.desk import Desk
@@ -40,7 +40,7 @@ def test_a_clock_six_days_ahead_pays_no_bill_again(desk: Desk, on_both: None, re
         ) as refused:
             desk.submit(again)
         assert refused.value.exit_code == 6
-        assert health(desk.settings, Limits(), clock.now()).findings[0].exit_code == 6
+        assert health(desk.settings, HealthLimits(), clock.now()).findings[0].exit_code == 6
     else:
         summary = desk.submit(again)
         assert (summary.of(State.REJECTED).rows, summary.exit_code) == (3, 3)
