@@ -269,33 +269,21 @@ def judged(profile: Profile, **answer: Any) -> Outcome:
     return profile.outcome_of(200, {}, body, sent=PAYMENT.get)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        {"transaction": {"id": "T1", "status": "declined", "message": "Insufficient funds"}},
-        {"message": "Insufficient funds"},
-        {"successMessage": {"response_code": "51", "message": {"payment": {"id": "T1", "result": "Declined"}}}},
-        {"successMessage": {"transaction_id": "T1", "status": "pending review"}},
-        {"transaction_id": "T1", "payment_status": "PENDING_REVIEW"},
-        {"transaction_id": "T1", "transactionStatus": "OnHold"},
-        {"data": {"id": "T1", "state": "Payment returned"}},
-        {"data": {"state": "void", "inner": {"reference": 17}}},
-        {"results": [{"status": "failed"}]},
-        {"id": "T1", "approved": False},
-        {"id": "T1", "state": "payment not approved"},
-        {"id": "T1", "status_text": "ﬁled; DECLINED"},
-        {"id": "T1", "amount": "999.00"},
-        {"id": "T1", "amount": 10000},
-        {"id": "T1", "amount": "-100.00"},
-        {"payment": {"amount": "$1,000.00"}},
-        {"payment": {"transactionType": "debit "}},
-        {"payment": {"currencyCode": "EUR"}},
-        {"request": {"amount": "100.01"}},
-        {"echo": {"ach": {}, "transactionType": "DEBIT"}},
-        {"payment": {"invoiceNumber": "INV-1"}},
-        {"one": {"invoiceNumber": "inv-2"}, "two": {"invoiceNumber": "INV-1"}},
-    ],
-)
+@pytest.mark.parametrize("answer", [
+    {"transaction": {"id": "T1", "status": "declined", "message": "Insufficient funds"}},
+    {"message": "Insufficient funds"},
+    {"successMessage": {"response_code": "51", "message": {"payment": {"id": "T1", "result": "Declined"}}}},
+    {"successMessage": {"transaction_id": "T1", "status": "pending review"}},
+    {"transaction_id": "T1", "payment_status": "PENDING_REVIEW"},
+    {"transaction_id": "T1", "transactionStatus": "OnHold"}, {"data": {"id": "T1", "state": "Payment returned"}},
+    {"data": {"state": "void", "inner": {"reference": 17}}}, {"results": [{"status": "failed"}]},
+    {"id": "T1", "approved": False}, {"id": "T1", "state": "payment not approved"},
+    {"id": "T1", "status_text": "ﬁled; DECLINED"}, {"id": "T1", "amount": "999.00"}, {"id": "T1", "amount": 10000},
+    {"id": "T1", "amount": "-100.00"}, {"payment": {"amount": "$1,000.00"}},
+    {"payment": {"transactionType": "debit "}}, {"payment": {"currencyCode": "EUR"}},
+    {"request": {"amount": "100.01"}}, {"echo": {"ach": {}, "transactionType": "DEBIT"}},
+    {"payment": {"invoiceNumber": "INV-1"}}, {"one": {"invoiceNumber": "inv-2"}, "two": {"invoiceNumber": "INV-1"}},
+])  # fmt: skip
 def test_an_answer_that_contradicts_itself_or_its_request_proves_nothing(answer: dict[str, Any]) -> None:
     """It was believed by its one word: declined for lack of funds, in review, or another payment's altogether."""
     outcome = judged(load(), **answer)

@@ -498,19 +498,11 @@ def test_request_for_another_origin_is_refused() -> None:
         assert server.request_bytes == 0
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"service_header": "A B"},
-        {"service_header": "A\r\nX: y"},
-        {"payment_path": "v2"},
-        {"payment_path": "/v2 x"},
-        {"payment_path": "/v2\r\nX: y"},
-        {"ca_bundle": "/nowhere/at-all.pem", "base_url": "https://gateway.example"},
-        {"proxy": "socks5://a"},
-        {"base_url": "http://gateway.example"},
-    ],
-)
+@pytest.mark.parametrize("changes", [
+    {"service_header": "A B"}, {"service_header": "A\r\nX: y"}, {"payment_path": "v2"}, {"payment_path": "/v2 x"},
+    {"payment_path": "/v2\r\nX: y"}, {"ca_bundle": "/nowhere/at-all.pem", "base_url": "https://gateway.example"},
+    {"proxy": "socks5://a"}, {"base_url": "http://gateway.example"},
+])  # fmt: skip
 def test_unusable_settings_are_refused_before_anything(changes: dict[str, str]) -> None:
     """Settings that can't stand on the wire are refused when the client is made."""
     with pytest.raises(SettingsNotUsable):

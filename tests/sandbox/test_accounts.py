@@ -147,27 +147,16 @@ def test_an_unknown_id_is_refused(url: str, number: str, method: str, action: st
 
 
 WRONG: list[tuple[str, str, Any]] = [
-    ("processorA_ach", "enabled", None),
-    ("processorA_ach", "enabled", 0),
-    ("processorA_ach", "enabled", "1"),
-    ("processorA_ach", "mode", "production"),
-    ("processorA_ach", "gateway_name", None),
-    ("processorA_ach", "gateway_name", "processorD_ach"),
-    ("processorA_ach", "active_level2", None),
-    ("processorA_ach", "active_level3", 2),
-    ("processorA_ach", "account_id", "letters"),
-    ("processorA_ach", "account_id", None),
-    ("processorA_ach", "user_id", None),
-    ("processorA_ach", "pin", None),
-    ("processorA_ach", "accept_amex", "yes"),
-    ("processorA_ach", "password", 7),
-    ("processorA_cc", "accept_amex", None),
-    ("processorC_cc", "accept_amex", True),
-    ("processorB_ach", "login", None),
-    ("processorB_ach", "password", None),
-    ("processorB_ach", "vt_template", None),
+    ("processorA_ach", "enabled", None), ("processorA_ach", "enabled", 0), ("processorA_ach", "enabled", "1"),
+    ("processorA_ach", "mode", "production"), ("processorA_ach", "gateway_name", None),
+    ("processorA_ach", "gateway_name", "processorD_ach"), ("processorA_ach", "active_level2", None),
+    ("processorA_ach", "active_level3", 2), ("processorA_ach", "account_id", "letters"),
+    ("processorA_ach", "account_id", None), ("processorA_ach", "user_id", None), ("processorA_ach", "pin", None),
+    ("processorA_ach", "accept_amex", "yes"), ("processorA_ach", "password", 7),
+    ("processorA_cc", "accept_amex", None), ("processorC_cc", "accept_amex", True), ("processorB_ach", "login", None),
+    ("processorB_ach", "password", None), ("processorB_ach", "vt_template", None),
     ("processorC_cc", "colour", "blue"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "attribute", "value"), WRONG)

@@ -39,21 +39,13 @@ def outcome(url: str) -> str:
 
 
 FAULTS: list[tuple[dict[str, Any], str, int]] = [
-    ({"fault": "decline", "code": "R20"}, "200", 0),
-    ({"fault": "busy"}, "429", 0),
-    ({"fault": "error_500"}, "500", 0),
-    ({"fault": "unavailable"}, "503", 0),
-    ({"fault": "error_in_200"}, "200", 0),
-    ({"fault": "status", "status": 418}, "418", 0),
-    ({"fault": "reset_before"}, "reset", 0),
-    ({"fault": "silent"}, "closed", 1),
-    ({"fault": "reset_after"}, "reset", 1),
-    ({"fault": "truncated"}, "cut", 1),
-    ({"fault": "slow", "delay_ms": 1}, "200", 1),
-    ({"fault": "garbage"}, "200", 1),
-    ({"fault": "empty"}, "200", 1),
+    ({"fault": "decline", "code": "R20"}, "200", 0), ({"fault": "busy"}, "429", 0),
+    ({"fault": "error_500"}, "500", 0), ({"fault": "unavailable"}, "503", 0), ({"fault": "error_in_200"}, "200", 0),
+    ({"fault": "status", "status": 418}, "418", 0), ({"fault": "reset_before"}, "reset", 0),
+    ({"fault": "silent"}, "closed", 1), ({"fault": "reset_after"}, "reset", 1), ({"fault": "truncated"}, "cut", 1),
+    ({"fault": "slow", "delay_ms": 1}, "200", 1), ({"fault": "garbage"}, "200", 1), ({"fault": "empty"}, "200", 1),
     *(({"fault": name}, "200", 1) for name in ("declined_inside", "other_amount", "same_reference")),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("rule", "expected", "made"), FAULTS)
@@ -71,19 +63,12 @@ def test_every_fault_has_a_test() -> None:
     assert {str(rule["fault"]) for rule, *_ in FAULTS} == set(NAMES)
 
 
-@pytest.mark.parametrize(
-    ("rule", "expected"),
-    [
-        ({"at": 3}, [200, 200, 500, 200, 200, 200]),
-        ({"every": 2}, [200, 500, 200, 500, 200, 500]),
-        ({"every": 2, "times": 2}, [200, 500, 200, 500, 200, 200]),
-        ({"times": 1}, [500, 200, 200, 200, 200, 200]),
-        ({"probability": 0}, [200] * 6),
-        ({"probability": 1}, [500] * 6),
-        ({"operation": "connection"}, [200] * 6),
-        ({"operation": "any", "at": 1}, [500, 200, 200, 200, 200, 200]),
-    ],
-)
+@pytest.mark.parametrize(("rule", "expected"), [
+    ({"at": 3}, [200, 200, 500, 200, 200, 200]), ({"every": 2}, [200, 500, 200, 500, 200, 500]),
+    ({"every": 2, "times": 2}, [200, 500, 200, 500, 200, 200]), ({"times": 1}, [500, 200, 200, 200, 200, 200]),
+    ({"probability": 0}, [200] * 6), ({"probability": 1}, [500] * 6), ({"operation": "connection"}, [200] * 6),
+    ({"operation": "any", "at": 1}, [500, 200, 200, 200, 200, 200]),
+])  # fmt: skip
 def test_a_rule_says_when(url: str, rule: dict[str, Any], expected: list[int]) -> None:
     """`at`, `every`, `times`, `probability` and `operation` decide which requests are hit."""
     control(url, "POST", "faults", [{"fault": "error_500", **rule}])
@@ -116,23 +101,13 @@ def test_account_operations_have_faults_too(url: str) -> None:
     assert account_request(url, "GET", "gateways.json").status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("rules", "named"),
-    [
-        ({}, "list"),
-        ([1], "object"),
-        ([{}], "fault"),
-        ([{"fault": "fire"}], "fault"),
-        ([{"fault": "busy", "when": 1}], "when"),
-        ([{"fault": "busy", "at": "1"}], "at"),
-        ([{"fault": "busy", "at": 0}], "at"),
-        ([{"fault": "busy", "times": True}], "times"),
-        ([{"fault": "busy", "operation": "refund"}], "operation"),
-        ([{"fault": "decline", "code": "R99"}], "code"),
-        ([{"fault": "status", "status": 99}], "status"),
-        ([{"fault": "busy", "retry_after": "1\r\nX: y"}], "retry_after"),
-    ],
-)
+@pytest.mark.parametrize(("rules", "named"), [
+    ({}, "list"), ([1], "object"), ([{}], "fault"), ([{"fault": "fire"}], "fault"),
+    ([{"fault": "busy", "when": 1}], "when"), ([{"fault": "busy", "at": "1"}], "at"),
+    ([{"fault": "busy", "at": 0}], "at"), ([{"fault": "busy", "times": True}], "times"),
+    ([{"fault": "busy", "operation": "refund"}], "operation"), ([{"fault": "decline", "code": "R99"}], "code"),
+    ([{"fault": "status", "status": 99}], "status"), ([{"fault": "busy", "retry_after": "1\r\nX: y"}], "retry_after"),
+])  # fmt: skip
 def test_a_wrong_rule_is_named_and_changes_nothing(url: str, rules: Any, named: str) -> None:
     """Rules that can't be followed are refused by the member's name; those in force stay."""
     control(url, "POST", "faults", [{"fault": "busy"}])

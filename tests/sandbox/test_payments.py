@@ -72,40 +72,17 @@ def test_the_word_for_service_is_an_option() -> None:
 
 
 WRONG: list[tuple[str, Any]] = [
-    ("gatewayId", None),
-    ("gatewayId", "1001"),
-    ("gatewayId", True),
-    ("gatewayId", 0),
-    ("gatewayId", 999),
-    ("gatewayId", 1003),
-    ("transactionType", "debit"),
-    ("recurringIndicator", None),
-    ("amount", "12.5"),
-    ("amount", "1,000.00"),
-    ("amount", 12.5),
-    ("taxAmount", "-1.00"),
-    ("currencyCode", "usd"),
-    ("billing", None),
-    ("billing", []),
-    ("billing.billingLastName", None),
-    ("billing.billingLastName", ""),
-    ("billing.billingState", "QQ"),
-    ("billing.billingCountry", "USA"),
-    ("billing.billingPhone", "5550100"),
-    ("billing.billingEmail", "nobody"),
-    ("billing.emails", {"billingEmail": []}),
-    ("shipping.shippingFirstName", None),
-    ("shipping.shippingTax", "1"),
-    ("ach.achRoutingNumber", "01100019"),
-    ("ach.achAccountNumber", None),
-    ("ach.achAccountType", "COMPANY"),
-    ("ach.achDepositType", "Checking"),
-    ("ach.achAgreementFlag", "Y"),
-    ("ach.achAgreementFlag", 2),
-    ("recurring", {"recurringStartDate": "01/01/2030"}),
-    ("paymentId", "P-1"),
-    ("ach.achColour", "blue"),
-]
+    ("gatewayId", None), ("gatewayId", "1001"), ("gatewayId", True), ("gatewayId", 0), ("gatewayId", 999),
+    ("gatewayId", 1003), ("transactionType", "debit"), ("recurringIndicator", None), ("amount", "12.5"),
+    ("amount", "1,000.00"), ("amount", 12.5), ("taxAmount", "-1.00"), ("currencyCode", "usd"), ("billing", None),
+    ("billing", []), ("billing.billingLastName", None), ("billing.billingLastName", ""),
+    ("billing.billingState", "QQ"), ("billing.billingCountry", "USA"), ("billing.billingPhone", "5550100"),
+    ("billing.billingEmail", "nobody"), ("billing.emails", {"billingEmail": []}),
+    ("shipping.shippingFirstName", None), ("shipping.shippingTax", "1"), ("ach.achRoutingNumber", "01100019"),
+    ("ach.achAccountNumber", None), ("ach.achAccountType", "COMPANY"), ("ach.achDepositType", "Checking"),
+    ("ach.achAgreementFlag", "Y"), ("ach.achAgreementFlag", 2), ("recurring", {"recurringStartDate": "01/01/2030"}),
+    ("paymentId", "P-1"), ("ach.achColour", "blue"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("path", "value"), WRONG, ids=[f"{path}={value!r}" for path, value in WRONG])
@@ -141,19 +118,10 @@ def test_a_state_must_belong_to_its_country(url: str) -> None:
     assert pay(url, body).json()["errorMessage"]["field"] == "billing.billingState"
 
 
-@pytest.mark.parametrize(
-    ("country", "state"),
-    [
-        ("DE", "Bayern"),
-        ("DE", "DE"),
-        ("US", "UM"),
-        ("US", "AE"),
-        ("US", "AP"),
-        ("US", "AA"),
-        ("CA", "QC"),
-        (None, "ON"),
-    ],
-)
+@pytest.mark.parametrize(("country", "state"), [
+    ("DE", "Bayern"), ("DE", "DE"), ("US", "UM"), ("US", "AE"), ("US", "AP"), ("US", "AA"), ("CA", "QC"),
+    (None, "ON"),
+])  # fmt: skip
 def test_states_of_every_country_are_taken(url: str, country: str | None, state: str) -> None:
     """A list of states exists for US and CA; elsewhere a state is any text. Once `Bayern` was refused."""
     body = with_cell(payment_body(), "billing.billingState", state)
