@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from batchpay.ledger.columns import PackedTexts, PaymentColumns, RejectedColumns
-from batchpay.ledger.contract import Ledger
+from batchpay.ledger.contract import Ledger, Run
 from batchpay.ledger.records import NewBatch, SignOff
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import Environment, State
@@ -102,6 +103,21 @@ def register(
         if rejects:
             registering.add_rejected(rejects)
         return registering.finish()
+
+
+@contextmanager
+def held_run(ledger: Ledger, batch: str) -> Iterator[Run]:
+    """Hold a batch and begin a run of it, which the caller ends, or leaves as if it was killed."""
+    with ledger.lock(ledger.find(batch).digest):
+        yield ledger.start(batch, "ada")
+
+
+def send(ledger: Ledger, batch: str | None, outcomes: Mapping[int, Outcome], stopped: str | None = None) -> None:
+    """Send rows of a batch, the latest if none is named, in a run of their own, with these outcomes."""
+    with held_run(ledger, batch or ledger.find(None).batch) as run:
+        assert run.commit(list(outcomes), []) == set(outcomes)
+        run.commit([], list(outcomes.items()))
+        run.finish(stopped)
 
 
 def states(ledger: Ledger, batch: str) -> dict[int, State]:

@@ -28,10 +28,12 @@ from tests.ledger.batches import (
     NOT_SENT,
     body_of,
     columns,
+    held_run,
     new_batch,
     register,
     rejected,
     release,
+    send,
     states,
 )
 from tests.ledger.factories import LedgerFactory, PostgresFactory
@@ -99,11 +101,7 @@ def test_rows_are_read_in_file_order_with_what_was_registered(ledger: Ledger) ->
 def test_rows_can_be_read_by_state(ledger: Ledger) -> None:
     """Only the states asked for are given."""
     name = register(ledger, columns(ledger, [1, 2, 3]))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
-        run.commit([2], [])
-        run.commit([], [(2, ACCEPTED)])
-        run.finish(None)
+    send(ledger, name, {2: ACCEPTED})
     assert [row.row for row in ledger.rows(name, [State.ACCEPTED])] == [2]
     assert [row.row for row in ledger.rows(name, [State.PENDING, State.DECLINED])] == [1, 3]
 
@@ -111,11 +109,7 @@ def test_rows_can_be_read_by_state(ledger: Ledger) -> None:
 def test_rows_by_column_are_the_same_rows(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """What `row_columns` gives of rows in several states, some thousand at a time, is what `rows` gives one by one."""
     name = register(ledger, columns(ledger, range(1, 8_193)))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
-        run.commit([2, 700, 8_192], [])
-        run.commit([], [(2, ACCEPTED), (700, DECLINED), (8_192, IN_DOUBT)])
-        run.finish(None)
+    send(ledger, name, {2: ACCEPTED, 700: DECLINED, 8192: IN_DOUBT})
     names = {
         "rows": "row", "lines": "line", "states": "state", "amounts_cents": "amount_cents", "directions": "direction",
         "attempts": "attempts", "sent_at": "sent_at", "finished_at": "finished_at",
@@ -251,8 +245,7 @@ def test_a_reference_that_names_no_batch_is_wrong_use(ledger: Ledger, reference:
 def test_pending_rows_come_in_file_order_with_their_exact_bodies(ledger: Ledger) -> None:
     """What was validated is, byte for byte, what is sent; each row is claimed once."""
     name = register(ledger, columns(ledger, range(1, 1501)))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         pages = [run.claim(700), run.claim(700), run.claim(700)]
         found = [payment for page in pages for payment in page]
         assert [payment.row for payment in found] == list(range(1, 1501))
@@ -264,8 +257,7 @@ def test_pending_rows_come_in_file_order_with_their_exact_bodies(ledger: Ledger)
 def test_a_row_that_came_back_stays_with_the_run_that_claimed_it(ledger: Ledger) -> None:
     """Its worker may repeat it; it is given out anew only by the next run, before the rows that nobody claimed."""
     name = register(ledger, columns(ledger, [1, 2, 3, 4]))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         assert [payment.row for payment in run.claim(2)] == [1, 2]
         run.commit([1, 2], [])
         run.commit([], [(1, NOT_SENT), (2, ACCEPTED)])
@@ -281,8 +273,7 @@ def test_a_row_that_came_back_stays_with_the_run_that_claimed_it(ledger: Ledger)
 def test_intents_are_granted_once(ledger: Ledger) -> None:
     """A row in sending, or already answered, is granted to nobody."""
     name = register(ledger, columns(ledger, [1, 2, 3]))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         assert run.commit([1, 2], []) == {1, 2}
         assert run.commit([2, 3, 4], [(1, ACCEPTED)]) == {3}
         assert run.commit([1], [(2, DECLINED), (3, IN_DOUBT)]) == set()
@@ -294,8 +285,7 @@ def test_intents_are_granted_once(ledger: Ledger) -> None:
 def test_an_answer_is_kept_with_its_times(ledger: Ledger) -> None:
     """Status, code, message, reference, reason, attempts and both times come back."""
     name = register(ledger, columns(ledger, [1]))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         before = datetime.now(UTC) - timedelta(milliseconds=1)
         run.commit([1], [])
         run.commit([1], [(1, NOT_SENT)])
@@ -316,8 +306,7 @@ def test_an_answer_is_kept_with_its_times(ledger: Ledger) -> None:
 def test_a_commit_with_an_impossible_outcome_records_nothing_and_ends_the_run(ledger: Ledger) -> None:
     """An outcome for a row that is not in sending undoes the group; no further row is granted."""
     name = register(ledger, columns(ledger, [1, 2]))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         with pytest.raises(LedgerNotUsable):
             run.commit([1], [(2, ACCEPTED)])
         with pytest.raises(LedgerNotUsable):
@@ -353,8 +342,7 @@ def test_rows_left_in_sending_are_in_doubt_at_the_next_start(ledger_factory: Led
 def test_a_row_that_is_being_sent_is_not_granted_again(ledger: Ledger) -> None:
     """A claim is no permission: of a row that was claimed twice nothing is known yet but that it may have left."""
     name = register(ledger, columns(ledger, [1, 2]), rejected([3]))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         assert run.commit([1], []) == {1}
         assert run.commit([1, 2, 3], []) == {2}
     assert [row.attempts for row in ledger.rows(name)] == [1, 1]
@@ -363,8 +351,7 @@ def test_a_row_that_is_being_sent_is_not_granted_again(ledger: Ledger) -> None:
 def test_a_run_that_was_replaced_is_granted_nothing(ledger: Ledger) -> None:
     """The token is checked with the write of sending: a run that slept meanwhile can't send or record."""
     name = register(ledger, columns(ledger, [1, 2]))
-    with ledger.lock(ledger.find(name).digest):
-        old = ledger.start(name, "ada")
+    with held_run(ledger, name) as old:
         old.commit([1], [])
         new = ledger.start(name, "ben")
         with pytest.raises(LedgerNotUsable):
@@ -380,8 +367,7 @@ def test_spilled_outcomes_are_merged_at_the_next_start(ledger_factory: LedgerFac
     """What the ledger could not take is not lost; a run that spilled sends nothing more."""
     ledger = ledger_factory.create()
     name = register(ledger, columns(ledger, [1, 2, 3, 4]))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         run.commit([1, 2, 3], [])
         run.spill([(1, ACCEPTED)])
         run.spill([(2, DECLINED), (4, ACCEPTED)])
@@ -389,8 +375,7 @@ def test_spilled_outcomes_are_merged_at_the_next_start(ledger_factory: LedgerFac
             run.commit([4], [])
     ledger_factory.close()
     ledger = ledger_factory.open()
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         assert run.recovered == 1
         run.finish(None)
     assert states(ledger, name) == {
@@ -404,8 +389,7 @@ def test_spilled_outcomes_are_merged_at_the_next_start(ledger_factory: LedgerFac
 def test_a_group_may_be_larger_than_a_statement(ledger: Ledger) -> None:
     """A machine that was held up commits more at once than one statement takes: each row ends once."""
     name, numbers = register(ledger, columns(ledger, range(1, 251))), list(range(1, 251))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         assert run.commit(numbers, []) == set(numbers)
         run.commit([], [(row, ACCEPTED) for row in numbers])
         run.finish(None)
@@ -416,8 +400,7 @@ def test_a_group_may_be_larger_than_a_statement(ledger: Ledger) -> None:
 def test_a_run_can_reject_rows_before_they_are_sent(ledger: Ledger) -> None:
     """Pending rows become rejected with their reason; a row already sent can't."""
     name = register(ledger, columns(ledger, [1, 2, 3]))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         run.commit([1], [])
         run.reject([2, 3], "gatewayId.unknown")
         with pytest.raises(LedgerNotUsable):
@@ -453,8 +436,7 @@ def test_a_person_cancels_pending_rows_and_releases_them(ledger: Ledger) -> None
     cancelled = [(one.who, one.why) for one in ledger.events(name) if one.kind == "cancelled"]
     assert (cancelled, ledger.check()) == ([("ann", "billed twice"), ("ben", "all of it")], [])
     assert release(ledger, name, [columns(ledger, [2, 3])], "ben", "they are owed") == 2
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         assert [(one.row, one.body) for one in run.claim(9)] == [(row, body_of(row).encode()) for row in (2, 3)]
         run.finish("stopped")
     assert ledger.check() == []
@@ -465,8 +447,7 @@ def test_released_rows_are_pending_with_their_bodies(ledger: Ledger) -> None:
     name = register(ledger, columns(ledger, [1, 3, 5]), rejected([2, 4]))
     assert release(ledger, name, [columns(ledger, [1, 2]), columns(ledger, [4, 9])], "ben", "no duplicates") == 2
     assert release(ledger, name, [columns(ledger, [2])], "ben", "twice") == 0
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         assert [(p.row, p.body) for p in run.claim(9)] == [(r, body_of(r).encode()) for r in range(1, 6)]
         run.commit([1, 2, 3, 4, 5], [])
         run.commit([], [(row, ACCEPTED) for row in range(1, 6)])
@@ -482,11 +463,7 @@ def test_released_rows_are_pending_with_their_bodies(ledger: Ledger) -> None:
 def test_resolve_settles_rows_in_doubt_all_or_none(ledger: Ledger) -> None:
     """Each decision takes effect, with who and why in the history; one wrong row undoes all."""
     name = register(ledger, columns(ledger, range(1, 6)))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
-        run.commit([1, 2, 3, 4], [])
-        run.commit([], [(1, IN_DOUBT), (2, IN_DOUBT), (3, IN_DOUBT), (4, ACCEPTED)])
-        run.finish("3 rows in doubt")
+    send(ledger, name, {1: IN_DOUBT, 2: IN_DOUBT, 3: IN_DOUBT, 4: ACCEPTED}, "3 rows in doubt")
     for wrong in (
         [Decision(1, State.ACCEPTED), Decision(4, State.DECLINED)],
         [Decision(1, State.ACCEPTED), Decision(5, State.DECLINED)],
@@ -509,8 +486,7 @@ def test_resolve_settles_rows_in_doubt_all_or_none(ledger: Ledger) -> None:
     assert {rows[row].reason for row in (1, 2, 3)} == {f"{SETTLED_BY}ben: asked the gateway"}
     event = list(ledger.events(name))[-1]
     assert (event.kind, event.who, event.why) == ("resolved", "ben", "asked the gateway")
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         assert run.commit([3], []) == {3}
         run.commit([], [(3, ACCEPTED)])
         run.finish(None)
@@ -559,11 +535,7 @@ def test_what_is_usual_is_the_mean_of_what_was_accepted(ledger: Ledger) -> None:
         for cents in (300, 400, 601, 9_000)
     }
     for cents, name in names.items():
-        with ledger.lock(ledger.find(name).digest):
-            run = ledger.start(name, "ada")
-            run.commit([1], [])
-            run.commit([], [(1, DECLINED if cents == 9_000 else ACCEPTED)])
-            run.finish(None)
+        send(ledger, name, {1: DECLINED if cents == 9000 else ACCEPTED})
     payees = columns(ledger, [1]).payees
     assert ledger.payee_facts(payees, Environment.TEST)[payees[0]].usual_cents == 433
     same = ledger.find(names[601]).digest
@@ -608,11 +580,7 @@ def test_the_same_bill_counts_for_some_days_or_for_ever(
     rents and salaries repeat.
     """
     first = register(ledger, columns(ledger, [1], named=[1] if earlier_has_id else []))
-    with ledger.lock(ledger.find(first).digest):
-        run = ledger.start(first, "ada")
-        run.commit([1], [])
-        run.commit([], [(1, ACCEPTED)])
-        run.finish(None)
+    send(ledger, first, {1: ACCEPTED})
     later = columns(ledger, [1], named=[1] if later_has_id else [], id_salt="x")
     lookup = Lookup([7], later.fingerprints, later.payment_ids, [with_invoice])
     afterwards = ANOTHER_ID if earlier_has_id and later_has_id else BILL if with_invoice else None
@@ -633,8 +601,7 @@ def test_a_bill_that_is_not_settled_is_not_days_ago(ledger: Ledger, state: State
     Only where bills are not compared at all it is none either.
     """
     first = register(ledger, columns(ledger, [1], named=[1] if named else []))
-    with ledger.lock(ledger.find(first).digest):
-        run = ledger.start(first, "ada")
+    with held_run(ledger, first) as run:
         run.commit([1] if state is not State.PENDING else [], [])
         run.commit([], [(1, IN_DOUBT)] if state is State.IN_DOUBT else [])
         run.close()
@@ -654,11 +621,7 @@ def test_a_bill_that_waited_is_as_old_as_its_sending(ledger: Ledger, monkeypatch
     first, sent_at = register(ledger, columns(ledger, [1])), datetime.now(UTC) + timedelta(days=10)
     for clock in ("sqlite.run.now_ms", "machine.SharedClock.now_ms"):
         monkeypatch.setattr(f"batchpay.ledger.{clock}", lambda *_: int(sent_at.timestamp() * 1000))
-    with ledger.lock(ledger.find(first).digest):
-        run = ledger.start(first, "ada")
-        run.commit([1], [])
-        run.commit([], [(1, ACCEPTED)])
-        run.finish(None)
+    send(ledger, first, {1: ACCEPTED})
     later = columns(ledger, [1])
     lookup = Lookup([7], later.fingerprints, later.payment_ids, [False])
     for days, same in ((1, [BILL]), (6, [])):
@@ -684,8 +647,7 @@ def test_of_several_earlier_payments_the_nearest_counts(ledger: Ledger) -> None:
 def test_rejected_and_declined_rows_and_the_same_content_do_not_count_as_earlier(ledger: Ledger) -> None:
     """Pending, sending, sent and in-doubt rows hold an equal payment back; those that were not made don't."""
     name = register(ledger, columns(ledger, range(1, 7), named=range(1, 6)))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         run.commit([1, 2, 3, 5], [])
         run.commit([], [(1, ACCEPTED), (2, DECLINED), (3, IN_DOUBT)])
         run.reject([4], "gatewayId.unknown")
@@ -733,8 +695,7 @@ def test_whether_a_batch_is_held_is_seen_without_holding_it(ledger: Ledger) -> N
 def test_what_a_killed_run_was_sending_is_seen_before_anybody_takes_it_over(ledger: Ledger) -> None:
     """Nobody may ever do so: its file may be gone. While a run holds the batch, its rows are its own."""
     name = register(ledger, columns(ledger, range(1, 5)))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         run.commit([1, 2, 3], [])
         run.commit([], [(1, ACCEPTED)])
         assert ledger.abandoned(ledger.find(name)) == []
@@ -776,11 +737,7 @@ def test_history_tells_who_did_what(ledger: Ledger) -> None:
     """Events are numbered without a gap, oldest first, and can be asked for by batch."""
     first = register(ledger, columns(ledger, [1]))
     second = register(ledger, columns(ledger, [1], salt="x"), content=b"two")
-    with ledger.lock(ledger.find(second).digest):
-        run = ledger.start(second, "ada")
-        run.commit([1], [])
-        run.commit([], [(1, ACCEPTED)])
-        run.finish(None)
+    send(ledger, second, {1: ACCEPTED})
     assert [event.number for event in ledger.events()] == list(range(1, 8))
     assert [event.kind for event in ledger.events(first)] == ["registered"]
     assert [(event.kind, event.who) for event in ledger.events(second)] == [

@@ -10,22 +10,11 @@ from dataclasses import replace
 import pytest
 
 from batchpay.errors import LedgerBehind, LedgerElsewhere
-from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import accept, confirm
 from batchpay.payment import State
-from tests.ledger.batches import ACCEPTED, columns, register, states
+from tests.ledger.batches import ACCEPTED, columns, register, send, states
 from tests.ledger.factories import LedgerFactory, PostgresFactory
 from tests.support.postgres import programs_found
-
-
-def send(ledger: Ledger, row: int) -> None:
-    """Send a row of the latest batch."""
-    batch = ledger.find(None)
-    with ledger.lock(batch.digest):
-        run = ledger.start(batch.batch, "ada")
-        assert run.commit([row], []) == {row}
-        run.commit([], [(row, ACCEPTED)])
-        run.finish(None)
 
 
 @pytest.fixture
@@ -63,7 +52,7 @@ def test_a_copy_of_a_home_on_the_same_machine_pays_nothing(ledger_factory: Ledge
     with pytest.raises(LedgerElsewhere, match="is not the file that was last used, or not where that was"):
         copy.open()
     assert "was copied" in str(copy.open(read_only=True).outdated)
-    send(ledger_factory.open(), 1)
+    send(ledger_factory.open(), None, {1: ACCEPTED})
     assert accept(copy.settings, "ada", "moved here; the first went on", rows_in_doubt=True).marked_in_doubt == 3
     copy.close()
 
@@ -78,7 +67,7 @@ def test_a_file_that_was_put_back_pays_nothing(ledger_factory: LedgerFactory) ->
     with pytest.raises(LedgerElsewhere, match="is not the file"):
         ledger_factory.open()
     assert accept(ledger_factory.settings, "ada", "a new disk").lost is None
-    send(ledger_factory.open(), 1)
+    send(ledger_factory.open(), None, {1: ACCEPTED})
 
 
 @pytest.mark.ledgers("postgres", why="the server copies and restores it; a file's copies are above")
@@ -95,7 +84,7 @@ def test_a_copy_under_another_name_pays_nothing(
             with pytest.raises(LedgerBehind, match="other tables than before"):
                 used.open()
         used.settings = first
-        send(used.open(), 1)
+        send(used.open(), None, {1: ACCEPTED})
         used.close()
         used.settings = replace(first, url=used.server.url(name))
         with pytest.raises(LedgerBehind, match="older than this machine's"):
@@ -131,4 +120,4 @@ def test_tables_that_were_written_anew_are_the_same(used: PostgresFactory) -> No
     used.run("VACUUM FULL batchpay.ledger")
     used.run("VACUUM FULL batchpay.payment")
     used.run("ALTER TABLE batchpay.ledger SET TABLESPACE pg_default")
-    send(used.open(), 1)
+    send(used.open(), None, {1: ACCEPTED})

@@ -17,7 +17,19 @@ from batchpay.ledger.records import Decision
 from batchpay.ledger.sqlite import audit, reading
 from batchpay.ledger.sqlite.store import connect
 from batchpay.payment import State
-from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, body_of, columns, register, rejected, release
+from tests.ledger.batches import (
+    ACCEPTED,
+    DECLINED,
+    IN_DOUBT,
+    NOT_SENT,
+    body_of,
+    columns,
+    held_run,
+    register,
+    rejected,
+    release,
+    send,
+)
 from tests.ledger.factories import LedgerFactory
 
 FILE = pytest.mark.ledgers("sqlite", why="what only a file has: its bytes, log, size and lack of logins")
@@ -30,11 +42,7 @@ def used(ledger_factory: LedgerFactory) -> LedgerFactory:
     """A closed ledger whose rows stand in every state that stays."""
     ledger = ledger_factory.create()
     name = register(ledger, columns(ledger, range(1, 9), named=[1, 5]), rejected([9]))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
-        run.commit([1, 2, 3, 4], [])
-        run.commit([], [(1, ACCEPTED), (2, DECLINED), (3, IN_DOUBT), (4, ACCEPTED)])
-        run.finish(None)
+    send(ledger, name, {1: ACCEPTED, 2: DECLINED, 3: IN_DOUBT, 4: ACCEPTED})
     ledger_factory.close()
     return ledger_factory
 
@@ -422,8 +430,7 @@ def test_events_of_other_batches_stand_between_those_of_a_batch(ledger_factory: 
     names = [register(ledger, columns(ledger, [1, 2], salt=text), content=text.encode()) for text in "abc"]
     for _ in range(2):
         for name in names:
-            with ledger.lock(ledger.find(name).digest):
-                run = ledger.start(name, "ada")
+            with held_run(ledger, name) as run:
                 payments = run.claim(1)
                 run.commit([payment.row for payment in payments], [])
                 run.commit([], [(payment.row, ACCEPTED) for payment in payments])
@@ -469,11 +476,7 @@ def test_bodies_are_erased_once_every_row_of_their_chunk_is_final(ledger_factory
     """A row in doubt keeps its chunk's bodies, since it may be sent again; its settlement erases them. Details stay."""
     ledger = ledger_factory.create()
     name = register(ledger, columns(ledger, [1, 2, 3]))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
-        run.commit([1, 2, 3], [])
-        run.commit([], [(1, ACCEPTED), (2, DECLINED), (3, IN_DOUBT)])
-        run.finish(None)
+    send(ledger, name, {1: ACCEPTED, 2: DECLINED, 3: IN_DOUBT})
 
     assert ledger_factory.count("body") == 1
     ledger.resolve(name, [Decision(3, State.ACCEPTED)], "ben", "found in the portal")
@@ -525,8 +528,7 @@ def test_a_body_that_is_lost_under_a_run_ends_it(ledger_factory: LedgerFactory) 
     """Somebody's hand in the database while a run goes on: it stops, and names the row."""
     ledger = ledger_factory.create()
     name = register(ledger, columns(ledger, [1, 2]))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         run.commit([1], [])
         ledger_factory.edit(sqlite="DELETE FROM body", postgres="DELETE FROM body")
         with pytest.raises(LedgerDamaged, match="row 2 is pending, and its body is missing"):

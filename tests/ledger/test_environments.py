@@ -10,24 +10,15 @@ from batchpay.errors import WrongUse
 from batchpay.ledger.columns import Lookup
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import Environment
-from tests.ledger.batches import ACCEPTED, columns, register
+from tests.ledger.batches import ACCEPTED, columns, register, send
 
 LIVE, TEST = Environment.LIVE, Environment.TEST
-
-
-def accept_all(ledger: Ledger, name: str, rows: list[int]) -> None:
-    """Send every row of a batch, all accepted."""
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
-        run.commit(rows, [])
-        run.commit([], [(row, ACCEPTED) for row in rows])
-        run.finish(None)
 
 
 def test_a_rehearsal_makes_no_live_row_a_duplicate(ledger: Ledger) -> None:
     """The same rows, paid in the sandbox first, are neither known content nor earlier payments in the live world."""
     rehearsed = register(ledger, columns(ledger, [1, 2], named=[1]), environment=TEST)
-    accept_all(ledger, rehearsed, [1, 2])
+    send(ledger, rehearsed, dict.fromkeys([1, 2], ACCEPTED))
     digest = ledger.find(rehearsed).digest
     later = columns(ledger, [1, 2], named=[1])
     lookup = Lookup(later.rows, later.fingerprints, later.payment_ids)
@@ -39,7 +30,7 @@ def test_a_rehearsal_makes_no_live_row_a_duplicate(ledger: Ledger) -> None:
     paid = register(ledger, columns(ledger, [1, 2], named=[1]), environment=LIVE)
     assert (paid, ledger.find(paid).environment) == (f"{rehearsed}-2", LIVE)
     assert [ledger.find(None, world).batch for world in (TEST, LIVE, None)] == [rehearsed, paid, paid]
-    accept_all(ledger, paid, [1, 2])
+    send(ledger, paid, dict.fromkeys([1, 2], ACCEPTED))
     assert ledger.payee_facts(later.payees, LIVE)
     found = {world: ledger.earlier(lookup, world, days=5, now=datetime.now(UTC)) for world in (TEST, LIVE)}
     assert {world: {one.earlier_batch for one in some} for world, some in found.items()} == {

@@ -15,7 +15,7 @@ from batchpay.ledger.states import IllegalMove
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
 from batchpay.text import write_ranges
-from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns, register
+from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns, held_run, register
 from tests.ledger.factories import LedgerFactory
 
 UNNAMED = Outcome(State.ACCEPTED, "success", Answer(200, "1", "Approved", None), bytes_sent=900)
@@ -59,8 +59,7 @@ def test_a_group_is_recorded_row_by_row_as_it_was_answered(
 ) -> None:
     """Ranges and lists, alike and not, with references and without: and every seal is what the check makes of it."""
     name = register(ledger, columns(ledger, range(1, max(intents) + 1)))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         if claims:
             run.claim(1000)
         assert run.commit(intents, []) == set(intents)
@@ -85,8 +84,7 @@ def test_a_group_is_recorded_row_by_row_as_it_was_answered(
 def test_no_row_comes_back_on_the_proof_of_another(ledger: Ledger, sent: tuple[int, int]) -> None:
     """Of two rows that failed in the same words, bytes of one had left."""
     name = register(ledger, columns(ledger, [1, 2]))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         run.claim(10)
         run.commit([1, 2], [])
         with pytest.raises(IllegalMove, match="from sending to pending"):
@@ -97,8 +95,7 @@ def test_no_row_comes_back_on_the_proof_of_another(ledger: Ledger, sent: tuple[i
 def test_what_came_back_is_sent_once_more(ledger: Ledger) -> None:
     """Also in the very commit that brings it back; the number of its attempt goes on."""
     name = register(ledger, columns(ledger, range(1, 5)))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         assert [payment.attempts for payment in run.claim(10)] == [0, 0, 0, 0]
         assert run.commit([1, 2, 3], []) == {1, 2, 3}
         assert run.commit([2, 4], [(2, NOT_SENT), (3, NOT_SENT)]) == {2, 4}
@@ -113,8 +110,7 @@ def test_what_came_back_is_sent_once_more(ledger: Ledger) -> None:
 def test_a_row_that_is_no_longer_as_it_was_claimed_is_left_out(ledger: Ledger) -> None:
     """The others are let go, and what was answered meanwhile is recorded once."""
     name = register(ledger, columns(ledger, range(1, 6)))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         assert len(run.claim(10)) == 5
         assert run.commit([1], []) == {1}
         run.reject([3], "gatewayId.unknown")
@@ -132,8 +128,7 @@ def test_facts_of_rows_that_are_never_sent_do_not_pile_up(ledger: Ledger, monkey
     """Rows that are held back are claimed, and nothing more; what is not known any more is looked up."""
     monkeypatch.setattr(run_module, "_CLAIMED_MAX", 4)
     name = register(ledger, columns(ledger, range(1, 31)))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         assert isinstance(run, run_module.SqliteRun)
         for _ in range(10):
             assert len(run.claim(3)) == 3
@@ -154,8 +149,7 @@ def test_a_pending_row_whose_attempt_says_otherwise_stops_the_run(
     """Whether the contradiction was there when it was claimed or came later: neither it nor its group is let go."""
     ledger = ledger_factory.create()
     name = register(ledger, columns(ledger, range(1, 5)))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         if claims:
             assert len(run.claim(10)) == 4
         ledger_factory.edit(
@@ -198,8 +192,7 @@ def test_a_row_that_is_not_being_sent_any_more_takes_no_outcome(
     """Somebody's hand between intent and answer: nothing of the group stands, and the run does no more."""
     ledger = ledger_factory.create()
     name = register(ledger, columns(ledger, range(1, 6)))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         run.claim(10)
         run.commit([1, 2, 3, 4], [])
         ledger_factory.edit(sqlite=sqlite, postgres=postgres)
@@ -214,8 +207,7 @@ def test_an_outcome_of_a_row_that_was_not_let_go_ends_the_run(ledger_factory: Le
     """Nor is it held against the row's later attempt."""
     ledger = ledger_factory.create()
     name = register(ledger, columns(ledger, [1, 2]))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         run.claim(10)
         run.commit([1], [])
         with pytest.raises(LedgerDamaged, match="row 2 has an outcome, but the ledger does not show it as being sent"):

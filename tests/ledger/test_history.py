@@ -11,7 +11,7 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import accept
 from batchpay.ledger.records import Decision
 from batchpay.payment import Environment, State
-from tests.ledger.batches import ACCEPTED, IN_DOUBT, columns, register, rejected
+from tests.ledger.batches import ACCEPTED, IN_DOUBT, columns, held_run, register, rejected
 from tests.ledger.factories import LedgerFactory
 
 
@@ -98,8 +98,7 @@ def test_every_state_that_may_mean_a_payment_counts_as_earlier(
 ) -> None:
     """A row in `sending` may be paid this moment: it could be left out of the look, and no test saw it."""
     name = register(ledger, columns(ledger, [1], named=[1] if named else []))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         if state is State.REJECTED:
             run.reject([1], "gatewayId.unknown")
         elif state is not State.PENDING:

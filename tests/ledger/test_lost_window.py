@@ -15,7 +15,7 @@ from batchpay.ledger.postgres.ledger import PostgresLedger
 from batchpay.ledger.records import SignOff
 from batchpay.ledger.sqlite.ledger import SqliteLedger
 from batchpay.payment import State, Totals
-from tests.ledger.batches import ACCEPTED, columns, register, rejected
+from tests.ledger.batches import ACCEPTED, columns, register, rejected, send
 from tests.ledger.factories import LedgerFactory
 
 
@@ -27,22 +27,12 @@ def closed(ledger_factory: LedgerFactory) -> LedgerFactory:
     return ledger_factory
 
 
-def send(ledger: Ledger, rows: list[int]) -> None:
-    """Send some rows of the latest batch."""
-    batch = ledger.find(None)
-    with ledger.lock(batch.digest):
-        run = ledger.start(batch.batch, "ada")
-        run.commit(rows, [])
-        run.commit([], [(row, ACCEPTED) for row in rows])
-        run.finish("stopped")
-
-
 def restored(factory: LedgerFactory) -> int:
     """Keep a copy, send a row, put the copy back; gives how many events were lost."""
     ledger = factory.open()
     factory.keep()
     before = len(list(ledger.events()))
-    send(ledger, [1])
+    send(ledger, None, {1: ACCEPTED}, "stopped")
     lost = len(list(ledger.events())) - before
     factory.close()
     factory.put_back()
@@ -158,11 +148,11 @@ def test_a_ledger_restored_while_a_command_reads_its_payments_sends_nothing(clos
     """`cp` writes into the same file, which nothing else shows: what was sent since the copy was sent once more."""
     before = open_ledger(closed.settings)
     closed.keep()
-    send(closed.open(), [1])
+    send(closed.open(), None, {1: ACCEPTED}, "stopped")
     closed.close()
     closed.put_back()
     with closing(before), pytest.raises(LedgerBehind, match=r"older than .* witness"):
-        send(before, [1])
+        send(before, None, {1: ACCEPTED}, "stopped")
 
 
 WRITES: list[Callable[[Ledger, str, int], object]] = [
@@ -187,7 +177,7 @@ def test_commands_that_were_under_way_do_not_hide_that_the_ledger_was_restored(
         under_way = [opened.enter_context(closing(open_ledger(closed.settings))) for _ in range(3)]
         closed.keep()
         batch = under_way[0].find(None)
-        send(closed.open(), [1])
+        send(closed.open(), None, {1: ACCEPTED}, "stopped")
         closed.close()
         closed.put_back()
         for number, ledger in enumerate(under_way[:2]):

@@ -28,7 +28,19 @@ from batchpay.outcome import Answer, Outcome
 from batchpay.payment import Actor, Environment, State
 from batchpay.settings import GatewaySettings, LedgerSettings, Settings
 from batchpay.workflows.move_gateway import move_gateway
-from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns, register, rejected, release, states
+from tests.ledger.batches import (
+    ACCEPTED,
+    DECLINED,
+    IN_DOUBT,
+    NOT_SENT,
+    columns,
+    held_run,
+    register,
+    rejected,
+    release,
+    send,
+    states,
+)
 from tests.ledger.factories import LedgerFactory
 from tests.support.postgres import Server
 
@@ -92,18 +104,9 @@ def fill(ledger: Ledger) -> str:
 
 def reject(ledger: Ledger, name: str, row: int, stopped: str | None) -> None:
     """Run a batch and reject a row, as a run does whose gateway does not know its account."""
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         run.reject([row], "gatewayId.unknown")
         run.finish(stopped)
-
-
-def send(ledger: Ledger, name: str, outcomes: dict[int, Outcome]) -> None:
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
-        run.commit(list(outcomes), [])
-        run.commit([], list(outcomes.items()))
-        run.finish(None)
 
 
 def told(ledger: Ledger) -> dict[str, Any]:

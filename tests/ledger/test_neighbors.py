@@ -11,9 +11,8 @@ from batchpay.ledger.columns import Lookup
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BACKED_UP
 from batchpay.payment import Environment
-from tests.ledger.batches import columns, register, rejected
+from tests.ledger.batches import ACCEPTED, columns, held_run, register, rejected, send
 from tests.ledger.factories import LedgerFactory
-from tests.ledger.test_environments import accept_all
 
 SOON = datetime.now(UTC) + timedelta(days=400)
 """Whatever happens in a test is long ago by then."""
@@ -40,7 +39,7 @@ def test_a_payment_is_as_old_as_its_own_last_attempt(ledger_factory: LedgerFacto
     ledger = ledger_factory.create()
     first = register(ledger, columns(ledger, [1, 2]))
     other = register(ledger, columns(ledger, [9]), content=b"two")
-    accept_all(ledger, first, [1, 2])
+    send(ledger, first, dict.fromkeys([1, 2], ACCEPTED))
     ledger_factory.close()
     ledger_factory.edit(
         sqlite="UPDATE batch SET registered_at = 0", postgres="UPDATE batchpay.batch SET registered_at = 0"
@@ -57,7 +56,7 @@ def test_a_batch_that_is_finished_closes_no_other(ledger: Ledger) -> None:
     first = register(ledger, columns(ledger, [1, 2]))
     other = register(ledger, columns(ledger, [3, 4]), content=b"two")
     for name, rows in ((other, [3, 4]), (first, [1, 2])):
-        accept_all(ledger, name, rows)
+        send(ledger, name, dict.fromkeys(rows, ACCEPTED))
         assert ledger.check() == []
 
 
@@ -65,8 +64,7 @@ def test_a_run_claims_rows_of_its_own_batch_alone(ledger: Ledger) -> None:
     """Behind its last row the next batch begins, which waits as well."""
     first = register(ledger, columns(ledger, [1, 2]))
     register(ledger, columns(ledger, [1, 2, 3], salt="2"), content=b"two")
-    with ledger.lock(ledger.find(first).digest):
-        run = ledger.start(first, "ada")
+    with held_run(ledger, first) as run:
         assert [payment.row for payment in run.claim(10)] == [1, 2]
         assert run.claim(10) == []
         run.finish(None)
@@ -76,8 +74,8 @@ def test_what_is_known_of_a_payee_is_of_that_one_alone(ledger: Ledger) -> None:
     """Neither of others, nor what a batch that does not count paid to it later."""
     first = register(ledger, columns(ledger, [1, 2]))
     later = register(ledger, columns(ledger, [1], salt="2"), content=b"two")
-    accept_all(ledger, first, [1, 2])
-    accept_all(ledger, later, [1])
+    send(ledger, first, dict.fromkeys([1, 2], ACCEPTED))
+    send(ledger, later, dict.fromkeys([1], ACCEPTED))
     asked, but = columns(ledger, [1]).payees, ledger.find(later).digest
     assert ledger.payee_facts(asked, Environment.TEST).keys() == set(asked)
     assert ledger.last_accounts(asked, Environment.TEST, exclude_digest=but) == {asked[0]: "****6789"}
@@ -94,10 +92,10 @@ def test_rejected_rows_are_those_of_one_batch(ledger: Ledger) -> None:
 def test_a_purge_looks_at_each_batch_alone(ledger: Ledger) -> None:
     """One was purged before, one waits to be sent: neither keeps the third from being purged, nor counts with it."""
     first = register(ledger, columns(ledger, [1, 2]))
-    accept_all(ledger, first, [1, 2])
+    send(ledger, first, dict.fromkeys([1, 2], ACCEPTED))
     assert [one.batch for one in ledger.purge(SOON, "ann", "rule 7").erased] == [first]
     second = register(ledger, columns(ledger, [3, 4], salt="2"), rejected([5]), content=b"two")
-    accept_all(ledger, second, [3, 4])
+    send(ledger, second, dict.fromkeys([3, 4], ACCEPTED))
     waiting = register(ledger, columns(ledger, [6, 7, 8], salt="3"), content=b"three")
     assert ledger.check() == []
     assert [(one.batch, one.rows) for one in ledger.old_batches(SOON)] == [(second, 2), (waiting, 3)]
@@ -114,7 +112,7 @@ def test_a_purge_erases_the_messages_of_one_batch(ledger: Ledger) -> None:
         for salt in ("before", "it", "behind")
     ]
     for name, rows in zip(names, ([1], [1, 2], [1]), strict=True):
-        accept_all(ledger, name, rows)
+        send(ledger, name, dict.fromkeys(rows, ACCEPTED))
     assert [one.batch for one in ledger.purge(SOON, "ann", "rule 7").erased] == [names[1]]
     messages = [[row.answer.message for row in ledger.rows(name)] for name in names]
     assert messages == [["Approved", None], [None, None], ["Approved", None]]
@@ -126,7 +124,7 @@ def test_a_purge_erases_the_messages_of_one_batch(ledger: Ledger) -> None:
 def test_a_gateway_that_moves_makes_no_batch_young(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing happened to its payments; what a run did to them did, at its end."""
     name = register(ledger, columns(ledger, [1]))
-    accept_all(ledger, name, [1])
+    send(ledger, name, dict.fromkeys([1], ACCEPTED))
     done = [event for event in ledger.events(name) if event.kind == "finished"]
     (before,) = ledger.old_batches(SOON)
     for clock in ("sqlite.store.now_ms", "machine.SharedClock.now_ms"):

@@ -17,7 +17,7 @@ from batchpay.errors import LedgerNotUsable
 from batchpay.ledger.open import accept, open_ledger
 from batchpay.ledger.postgres.ledger import PostgresLedger
 from batchpay.payment import State
-from tests.ledger.batches import ACCEPTED, columns, register, states
+from tests.ledger.batches import ACCEPTED, columns, held_run, register, states
 from tests.ledger.factories import LedgerFactory, PostgresFactory
 from tests.support.postgres import PAYER, as_nobody, folder_of_nobody, free_port
 
@@ -116,8 +116,7 @@ def test_a_server_that_changes_behind_the_pooler_grants_nothing(pooled: Postgres
     ledger = pooled.open()
     assert isinstance(ledger, PostgresLedger)
     name = register(ledger, columns(ledger, [1, 2, 3]))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         assert run.commit([1], []) == {1}
         ledger.store.where = "another/00000002"
         ledger.store.follow = _not_whole

@@ -19,7 +19,7 @@ from batchpay.ledger.open import accept, confirm, create_ledger
 from batchpay.ledger.postgres import deadline
 from batchpay.ledger.postgres import run as of_run
 from batchpay.payment import State
-from tests.ledger.batches import ACCEPTED, columns, register, states
+from tests.ledger.batches import ACCEPTED, columns, held_run, register, states
 from tests.ledger.factories import LedgerFactory
 from tests.support.postgres import Cluster, Server, own_cluster
 
@@ -88,8 +88,7 @@ class Office:
     @contextmanager
     def run(self, ledger: Ledger) -> Iterator[of_run.PostgresRun]:
         """Begin a run of the batch."""
-        with ledger.lock(ledger.find(self.batch).digest):
-            run = ledger.start(self.batch, "ada")
+        with held_run(ledger, self.batch) as run:
             assert isinstance(run, of_run.PostgresRun)
             yield run
 

@@ -39,7 +39,18 @@ from batchpay.ledger.open import accept, confirm, create_ledger, join, location,
 from batchpay.ledger.postgres.connection import Place, _refuse_unsafe, place_of
 from batchpay.payment import State
 from batchpay.settings import LedgerSettings
-from tests.ledger.batches import ACCEPTED, CANARY, IN_DOUBT, columns, new_batch, register, rejected, states
+from tests.ledger.batches import (
+    ACCEPTED,
+    CANARY,
+    IN_DOUBT,
+    columns,
+    held_run,
+    new_batch,
+    register,
+    rejected,
+    send,
+    states,
+)
 from tests.ledger.factories import LedgerFactory, PostgresFactory
 from tests.ledger.test_postgres_run import until
 from tests.support.postgres import Server, programs_found, reload_setting
@@ -61,23 +72,9 @@ def used(factory: PostgresFactory) -> PostgresFactory:
     """A ledger with a row accepted, one in doubt, one rejected and one pending, that nobody has open."""
     ledger = factory.create()
     name = register(ledger, columns(ledger, [1, 2, 3]), rejected([4]))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
-        run.commit([1, 2], [])
-        run.commit([], [(1, ACCEPTED), (2, IN_DOUBT)])
-        run.finish(None)
+    send(ledger, name, {1: ACCEPTED, 2: IN_DOUBT})
     factory.close()
     return factory
-
-
-def send_one(ledger: Ledger) -> None:
-    """Send the row that is left."""
-    batch = ledger.find(None)
-    with ledger.lock(batch.digest):
-        run = ledger.start(batch.batch, "ada")
-        run.commit([3], [])
-        run.commit([], [(3, ACCEPTED)])
-        run.finish(None)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +125,7 @@ def test_the_servers_certificate_is_verified(used: PostgresFactory, bundle: str,
     trustme.CA().cert_pem.write_to_path(stranger)
     url = used.settings.url.replace("127.0.0.1", "localhost")
     used.settings = replace(used.settings, url=f"{url}?sslmode=verify-full&sslrootcert={bundle}")
-    send_one(used.open())
+    send(used.open(), None, {3: ACCEPTED})
     assert used.run("SELECT 1 FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE ssl AND usename = 'payer'")
     used.close()
     by_number = url.replace("localhost", "127.0.0.1")
@@ -198,7 +195,7 @@ def test_what_a_login_is_set_to_does_not_weaken_a_commit(used: PostgresFactory) 
     """Our own settings go before those of the login; what we can't set is looked at."""
     database = used.database
     used.run(f"ALTER ROLE payer IN DATABASE {database} SET synchronous_commit = off")
-    send_one(used.open())
+    send(used.open(), None, {3: ACCEPTED})
     used.close()
     used.run(f"ALTER ROLE payer IN DATABASE {database} SET zero_damaged_pages = on")
     with pytest.raises(LedgerNotUsable, match="zero_damaged_pages"):
@@ -298,7 +295,7 @@ def test_a_further_machine_joins_once(used: PostgresFactory) -> None:
     ]
     with pytest.raises(WrongUse, match="already knows the ledger"):
         other.join()
-    send_one(ledger)
+    send(ledger, None, {3: ACCEPTED})
     other.close()
     assert used.open().check() == []
     with pytest.raises(WrongUse):
@@ -341,7 +338,7 @@ def test_a_witness_follows_the_ledger_to_another_address(used: PostgresFactory) 
     used.settings = replace(used.settings, witness="")
     used.witness.rename(location(used.settings).witness)
     used.settings = replace(used.settings, url=used.settings.url.replace("127.0.0.1", "localhost"))
-    send_one(used.open())
+    send(used.open(), None, {3: ACCEPTED})
     used.close()
     with pytest.raises(WrongUse, match="already knows the ledger"):
         used.join()
@@ -354,7 +351,7 @@ def test_a_restored_database_sends_nothing_on_a_machine_that_knows(used: Postgre
     """A copy from before the last payment: the witness knows an event that is not there any more."""
     copy = f"{used.database}_copy"
     used.server.run(f"CREATE DATABASE {copy} TEMPLATE {used.database}")
-    send_one(used.open())
+    send(used.open(), None, {3: ACCEPTED})
     used.close()
     used.server.drop(used.database)
     used.server.run(f"ALTER DATABASE {copy} RENAME TO {used.database}")
@@ -448,7 +445,7 @@ def test_a_look_is_enough_to_know_a_restored_database(used: PostgresFactory) -> 
     other.close()
     copy = f"{used.database}_copy"
     used.server.run(f"CREATE DATABASE {copy} TEMPLATE {used.database}")
-    send_one(used.open())
+    send(used.open(), None, {3: ACCEPTED})
     used.close()
     other.open(read_only=True)
     other.close()
@@ -464,8 +461,7 @@ def test_a_restored_database_shuts_out_the_runs_that_it_shows(factory: PostgresF
     """A run that the copy holds for alive, elsewhere or here, is never granted anything any more."""
     ledger = factory.create()
     name = register(ledger, columns(ledger, [1, 2]))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         run.commit([1], [])
         factory.witness.write_bytes(b"")
         accept(factory.settings, "ada", "tried", rows_in_doubt=True)

@@ -24,7 +24,7 @@ from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
 from batchpay.settings import GatewaySettings, Settings
 from batchpay.workflows.health import HealthLimits, health
-from tests.ledger.batches import ACCEPTED, IN_DOUBT, columns, register, states
+from tests.ledger.batches import ACCEPTED, IN_DOUBT, columns, held_run, register, states
 from tests.ledger.factories import LedgerFactory, PostgresFactory
 from tests.support.cutting_proxy import Cut, CuttingProxy
 from tests.support.ledger_factory import ORIGIN
@@ -674,8 +674,7 @@ def test_rows_and_cents_add_up_at_every_moment(factory: PostgresFactory) -> None
 def test_texts_that_a_database_can_not_hold_do_not_stop_a_run(ledger: Ledger) -> None:
     """A gateway's message may hold a NUL, or half a character: PostgreSQL has no place for either."""
     name = register(ledger, columns(ledger, [1]))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         run.commit([1], [])
         answer = Answer(200, "1", "all\0 well \ud800", "TX\0")
         run.commit([], [(1, ACCEPTED._replace(answer=answer))])

@@ -10,7 +10,7 @@ import pytest
 from batchpay.errors import LedgerNotUsable
 from batchpay.ledger.postgres import connection
 from batchpay.payment import State
-from tests.ledger.batches import ACCEPTED, columns, register, states
+from tests.ledger.batches import ACCEPTED, columns, held_run, register, states
 from tests.ledger.factories import LedgerFactory, PostgresFactory
 from tests.ledger.test_postgres_run import until, wait_until_commits_wait
 from tests.support.postgres import as_nobody, folder_of_nobody, programs_found
@@ -77,8 +77,7 @@ def test_no_level_of_messages_hides_that_a_commit_warned(factory: PostgresFactor
     ledger = factory.create()
     name = register(ledger, columns(ledger, [1, 2]))
     granted: list[set[int]] = []
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         assert run.commit([1], []) == {1}
         factory.run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
         factory.run("SELECT pg_reload_conf()")
@@ -127,8 +126,7 @@ def test_a_function_of_another_schema_stands_in_for_none_of_the_systems(factory:
         "CREATE FUNCTION public.starts_with(text, varchar) RETURNS boolean LANGUAGE sql AS 'SELECT false'"
     )
     name = register(ledger, columns(ledger, [1, 2]))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         assert run.commit([1], []) == {1}
         run.commit([2], [(1, ACCEPTED)])
         run.commit([], [(2, ACCEPTED)])

@@ -14,7 +14,7 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import Decision
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import Environment, State
-from tests.ledger.batches import columns, register, states
+from tests.ledger.batches import columns, held_run, register, states
 from tests.ledger.factories import LedgerFactory
 
 
@@ -101,8 +101,7 @@ def test_an_answer_that_was_kept_aside_is_judged_too(ledger_factory: LedgerFacto
     """What the ledger could not take at its time is merged by the next start."""
     ledger = ledger_factory.create()
     name = batch(ledger, [1, 2])
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         run.commit([1, 2], [])
         run.commit([], [(1, accepted("TX-1"))])
         run.spill([(2, accepted("TX-1"))])

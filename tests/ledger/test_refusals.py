@@ -29,7 +29,7 @@ from batchpay.ledger.paths import make_private_directory
 from batchpay.ledger.sqlite import files, opening
 from batchpay.ledger.sqlite.files import file_system
 from batchpay.ledger.sqlite.store import SqliteStore, lock_path, translate
-from tests.ledger.batches import columns, register, states
+from tests.ledger.batches import columns, held_run, register, states
 from tests.ledger.factories import LedgerFactory
 
 FILE = pytest.mark.ledgers(
@@ -589,8 +589,7 @@ def test_a_forked_process_can_not_use_the_ledger(ledger_factory: LedgerFactory) 
     """SQLite's locks do not survive a fork, and two processes would talk over one connection to a server."""
     ledger = ledger_factory.create()
     name = register(ledger, columns(ledger, [1]))
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         uses = (
             ledger.registration_count,
             lambda: run.claim(1),
@@ -609,8 +608,7 @@ def test_a_forked_process_gives_back_no_lock(ledger_factory: LedgerFactory) -> N
     ledger = ledger_factory.create()
     name = register(ledger, columns(ledger, [1]))
     store = ledger.store  # type: ignore[attr-defined]
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         assert refused_in_a_fork(lambda: run.spill([]), store.checkpoint) == 2
         run.finish(None)
     with store.transaction():

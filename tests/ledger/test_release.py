@@ -10,7 +10,7 @@ import pytest
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
 from batchpay.outcome import Outcome
 from batchpay.payment import State, Totals
-from tests.ledger.batches import ACCEPTED, NOT_SENT, columns, new_batch, register, rejected, release, states
+from tests.ledger.batches import ACCEPTED, NOT_SENT, columns, held_run, new_batch, register, rejected, release, states
 
 
 def test_a_release_counts_like_a_registration(ledger: Ledger) -> None:
@@ -55,15 +55,13 @@ def test_rows_whose_account_was_missing_for_a_while_leave_the_ledger_in_order(le
     """  # noqa: D205
     name = register(ledger, columns(ledger, [1, 2], named=[1]))
     for reason in ("the account is there", "now it is"):
-        with ledger.lock(ledger.find(name).digest):
-            run = ledger.start(name, "ada")
+        with held_run(ledger, name) as run:
             run.reject([1, 2], "gatewayId.unknown")
             run.finish(None)
         assert release(ledger, name, [columns(ledger, [1, 2], named=[1])], "ben", reason) == 2
         assert ledger.check() == []
     register(ledger, columns(ledger, [1], salt="b"), content=b"two")
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         assert run.commit([payment.row for payment in run.claim(10)], []) == {1, 2}
         run.commit([], [(1, ACCEPTED), (2, ACCEPTED)])
         run.finish(None)
@@ -88,8 +86,7 @@ def test_a_run_that_settled_nothing_is_no_progress(ledger: Ledger) -> None:
     name = register(ledger, columns(ledger, [1, 2, 3]))
 
     def ran(outcome: Outcome | None = None) -> datetime:
-        with ledger.lock(ledger.find(name).digest):
-            run = ledger.start(name, "ada")
+        with held_run(ledger, name) as run:
             if outcome is not None:
                 run.commit([1], [])
                 run.commit([], [(1, outcome)])

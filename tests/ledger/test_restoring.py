@@ -23,7 +23,6 @@ from batchpay.errors import (
 )
 from batchpay.gateway.credentials import Credentials
 from batchpay.ledger import machine
-from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import accept, create_ledger, open_ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.ledger.sqlite import opening
@@ -33,7 +32,7 @@ from batchpay.sending.sender import Tally
 from batchpay.settings import GatewaySettings, LedgerSettings, Secret, Settings
 from batchpay.workflows import ledger_care
 from batchpay.workflows.run import RunRequest, run_batch
-from tests.ledger.batches import ACCEPTED, columns, register, rejected
+from tests.ledger.batches import ACCEPTED, columns, register, rejected, send
 from tests.ledger.factories import LedgerFactory
 
 pytestmark = pytest.mark.ledgers(
@@ -76,22 +75,12 @@ def as_machine(factory: LedgerFactory, name: str) -> LedgerSettings:
     return LedgerSettings(url=old.url, key_file=old.key_file, witness=old.witness, machine=name)
 
 
-def send(ledger: Ledger, rows: list[int]) -> None:
-    """Send some rows of the latest batch."""
-    batch = ledger.find(None)
-    with ledger.lock(batch.digest):
-        run = ledger.start(batch.batch, "ada")
-        run.commit(rows, [])
-        run.commit([], [(row, ACCEPTED) for row in rows])
-        run.finish("stopped")
-
-
 def restored(factory: LedgerFactory, tmp_path: Path) -> int:
     """Copy the ledger, send a row, bring the copy back; gives how many events it lost."""
     ledger = factory.open()
     ledger.backup(tmp_path / "copy.db")
     before = len(list(ledger.events()))
-    send(ledger, [1])
+    send(ledger, None, {1: ACCEPTED}, "stopped")
     lost = len(list(ledger.events())) - before
     factory.close()
     (tmp_path / "copy.db").replace(factory.path)
@@ -112,7 +101,7 @@ def test_a_copy_on_another_machine_is_not_written_to_until_a_person_accepts_it(c
     closed.close()
     accept(closed.settings, "ben", "the old server is switched off")
     ledger = closed.open()
-    send(ledger, [1])
+    send(ledger, None, {1: ACCEPTED}, "stopped")
     events = [event for event in ledger.events() if event.kind == "machine accepted"]
     assert [(event.who, event.why) for event in events] == [("ben", "the old server is switched off")]
     assert "two" not in events[0].detail
@@ -144,7 +133,7 @@ def test_a_machine_without_an_identity_compares_nothing_and_forgets_nothing(
         if content is not None:
             (tmp_path / "machine-id").write_text(content)
         assert machine.machine_name(closed.settings) is None
-        send(closed.open(), [row])
+        send(closed.open(), None, {row: ACCEPTED}, "stopped")
         closed.close()
     (tmp_path / "machine-id").write_text("0f" * 16 + "\n")
     assert machine.machine_name(closed.settings) == "0f" * 16
@@ -189,7 +178,7 @@ def test_a_witness_of_an_earlier_version_learns_the_machine(closed: LedgerFactor
         register(unnamed.create(), columns(unnamed.open(), [1, 2]))
         unnamed.close()
     unnamed.settings = as_machine(unnamed, "one")
-    send(unnamed.open(), [1])
+    send(unnamed.open(), None, {1: ACCEPTED}, "stopped")
     unnamed.close()
     unnamed.settings = as_machine(unnamed, "two")
     with pytest.raises(LedgerElsewhere):
@@ -272,12 +261,12 @@ def test_a_copy_that_went_on_elsewhere_is_not_the_latest_however_long(closed: Le
         other.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         shutil.copy2(place, other)
     clone.settings = as_machine(clone, "one")
-    send(closed.open(), [1])
+    send(closed.open(), None, {1: ACCEPTED}, "stopped")
     with pytest.raises(LedgerElsewhere, match="is not the file that was last used"):
         clone.open()
     accept(clone.settings, "ben", "the first is not used any more, he thinks")
-    send(clone.open(), [2])
-    send(clone.open(), [3])
+    send(clone.open(), None, {2: ACCEPTED}, "stopped")
+    send(clone.open(), None, {3: ACCEPTED}, "stopped")
     for factory in (closed, clone):
         factory.close()
     shutil.copyfile(clone.path, closed.path)

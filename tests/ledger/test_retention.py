@@ -28,7 +28,7 @@ from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import connect
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import Environment, State
-from tests.ledger.batches import IN_DOUBT, columns, register, rejected, release
+from tests.ledger.batches import IN_DOUBT, columns, held_run, register, rejected, release, send
 from tests.ledger.factories import LedgerFactory, PostgresFactory
 from tests.ledger.test_processes import ACTOR, ROOT, traced
 from tests.support.strace import strace
@@ -45,10 +45,9 @@ def message_of(row: int) -> str:
     return f"Approved for Ms Quill, number {row:06d}" + ", thank you" * (row % 11)
 
 
-def send(ledger: Ledger, batch: str, rows: Sequence[int]) -> None:
+def send_out_of_order(ledger: Ledger, batch: str, rows: Sequence[int]) -> None:
     """Send rows in groups whose answers come out of order, so that pages of the ledger are split."""
-    with ledger.lock(ledger.find(batch).digest):
-        run = ledger.start(batch, "ada")
+    with held_run(ledger, batch) as run:
         for first in range(0, len(rows), 20):
             group = rows[first : first + 20]
             run.commit(group, [])
@@ -70,13 +69,9 @@ def old(ledger_factory: LedgerFactory) -> LedgerFactory:
     """A closed ledger with a finished batch of 60 rows and three rejected ones, and one with a row in doubt."""
     ledger = ledger_factory.create()
     batch = register(ledger, columns(ledger, range(1, 61), named=range(1, 30)), rejected([61, 62, 63]))
-    send(ledger, batch, range(1, 61))
+    send_out_of_order(ledger, batch, range(1, 61))
     other = register(ledger, columns(ledger, [1, 2], salt="other"), content=b"two")
-    with ledger.lock(ledger.find(other).digest):
-        run = ledger.start(other, "ada")
-        run.commit([1], [])
-        run.commit([], [(1, IN_DOUBT)])
-        run.finish("stopped")
+    send(ledger, other, {1: IN_DOUBT}, "stopped")
     ledger_factory.close()
     return ledger_factory
 
@@ -177,7 +172,7 @@ def test_what_is_not_final_or_not_old_stays(opened: Ledger) -> None:
     doubtful = opened.batches()[0].batch
     assert [one.stays for one in opened.old_batches(SOON)] == [None, "1 row pending, 1 row in doubt"]
     assert [one.batch for one in purge(opened).erased] == [opened.batches()[1].batch]
-    send(opened, doubtful, [2])
+    send_out_of_order(opened, doubtful, [2])
     before = datetime.now(UTC)
     opened.resolve(doubtful, [Decision(1, State.DECLINED)], "ben", "the portal says R01")
     assert opened.old_batches(before) == []
@@ -189,7 +184,7 @@ def test_what_is_not_final_or_not_old_stays(opened: Ledger) -> None:
 def test_a_run_that_had_nothing_to_do_does_not_make_a_batch_young(opened: Ledger) -> None:
     """A file that stays in its folder is submitted again each night, and would never grow old."""
     batch, before = opened.batches()[1].batch, datetime.now(UTC)
-    send(opened, batch, [])
+    send_out_of_order(opened, batch, [])
     assert [one.batch for one in opened.purge(before, "ann", WHY).erased] == [batch]
 
 
@@ -232,7 +227,7 @@ def test_a_purged_batch_is_closed(opened: Ledger) -> None:
     """A run finds nothing to send, and its rejected rows are not released: their details would be half there."""
     batch = opened.batches()[1].batch
     purge(opened)
-    send(opened, batch, [])
+    send_out_of_order(opened, batch, [])
     with pytest.raises(WrongUse, match="was purged"):
         release(opened, batch, [columns(opened, [61, 62, 63])], "ben", "they are right")
     assert opened.check() == []

@@ -22,7 +22,18 @@ from batchpay.ledger.sqlite.store import SqliteTransaction
 from batchpay.ledger.states import MOVES, STATE_CODES, IllegalMove, Need
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
-from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns, register, rejected, release, states
+from tests.ledger.batches import (
+    ACCEPTED,
+    DECLINED,
+    IN_DOUBT,
+    NOT_SENT,
+    columns,
+    held_run,
+    register,
+    rejected,
+    release,
+    states,
+)
 from tests.ledger.docs_states import PAGE, written_page
 from tests.ledger.factories import LedgerFactory
 
@@ -40,8 +51,7 @@ def running(ledger_factory: LedgerFactory) -> tuple[Ledger, str, Run]:
     others = [row for state, row in ROW_IN.items() if state is not State.REJECTED]
     name = register(ledger, columns(ledger, others), rejected([ROW_IN[State.REJECTED]]))
     ended = [(ROW_IN[state], PROVES[state]) for state in (State.ACCEPTED, State.DECLINED, State.IN_DOUBT)]
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         run.commit([ROW_IN[State.SENDING], *(row for row, _ in ended)], [])
         run.commit([], ended)
     return ledger, name, run

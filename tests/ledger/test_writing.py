@@ -16,7 +16,7 @@ from batchpay.ledger.sqlite import store
 from batchpay.ledger.sqlite.batch_writer import SqliteChunkWriter
 from batchpay.ledger.sqlite.store import SqliteTransaction
 from batchpay.ledger.witness import Witness
-from tests.ledger.batches import ACCEPTED, columns, new_batch, register
+from tests.ledger.batches import ACCEPTED, columns, held_run, new_batch, register
 from tests.ledger.factories import LedgerFactory
 
 FILE = pytest.mark.ledgers("sqlite", why="when a file is synced, checkpointed and kept in memory")
@@ -64,8 +64,7 @@ def test_a_run_gives_back_the_space_that_it_reserved(
     ledger = ledger_factory.create()
     name = register(ledger, columns(ledger, [1]))
     folder = ledger_factory.witness.parent
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         (reserved,) = folder.glob("*.spill.*")
         assert reserved.stat().st_blocks * 512 >= 262_144
         ends(run, ledger)
@@ -103,8 +102,7 @@ def test_the_log_does_not_grow_with_a_run(ledger_factory: LedgerFactory, monkeyp
     ledger = ledger_factory.create()
     name = register(ledger, columns(ledger, range(1, 41)))
     log, sizes = ledger_factory.path.with_name("ledger.db-wal"), list[int]()
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         for row in range(1, 41):
             run.commit([row], [(row - 1, ACCEPTED)] if row > 1 else [])
             sizes.append(log.stat().st_size)
@@ -125,8 +123,7 @@ def test_a_run_keeps_little_of_the_ledger_in_memory(ledger_factory: LedgerFactor
             return -int(transaction.execute("PRAGMA cache_size").fetchone()[0])
 
     before = kept_kib()
-    with ledger.lock(ledger.find(name).digest):
-        run = ledger.start(name, "ada")
+    with held_run(ledger, name) as run:
         assert kept_kib() <= before / 16
         run.finish(None)
     assert kept_kib() == before <= 16_384, "to register the next batch takes as much as ever"
