@@ -191,9 +191,15 @@ class PolicySettings:
 
 @dataclass(frozen=True, slots=True)
 class LimitsSettings:
-    """[limits]: ceilings of a single payment."""
+    """[limits]: what one payment, and one file, may not exceed."""
 
     max_amount: str = _setting("", "an amount above this is rejected; none by default")
+    max_total: str = _setting(
+        "", "a file whose payments add up to more, debits and credits together, is refused; none by default"
+    )
+    max_rejected: str = _setting(
+        "", "a file with more rejected rows than this number, or this share (`10%`), is refused; none by default"
+    )
 
 
 @dataclass(frozen=True, slots=True)

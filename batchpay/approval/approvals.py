@@ -51,11 +51,11 @@ class Policy:
             raise SettingsNotUsable(f"policy.{name} must be an amount like 12345.67")
         return cls(settings.approvals, above_cents, settings.approval_days, second_cents)
 
-    def needed(self, cents: int) -> int:
-        """How many people must approve a batch of this total."""
+    def needed(self, cents: int, *, over_limit: bool = False) -> int:
+        """How many people must approve a batch of this total: at least one if it exceeds a limit."""
         if self.second_above_cents is not None and cents >= self.second_above_cents:
             return APPROVALS_MAX
-        return self.approvals if cents >= self.above_cents else 0
+        return max(self.approvals if cents >= self.above_cents else 0, int(over_limit))
 
     @property
     def asks(self) -> bool:
@@ -95,9 +95,9 @@ class Policy:
                     "another person must approve it"
                 )
 
-    def require(self, file: str, cents: int, approvals: int) -> None:
+    def require(self, file: str, cents: int, approvals: int, *, over_limit: bool = False) -> None:
         """Raise WaitingForPerson where a batch of this total has too few approvals."""
-        missing = self.needed(cents) - approvals
+        missing = self.needed(cents, over_limit=over_limit) - approvals
         if missing > 0:
             others = "another person" if missing == 1 else f"{missing} other people"
             raise WaitingForPerson(

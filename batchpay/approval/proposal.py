@@ -123,6 +123,8 @@ class Proposal:
     changed_accounts: tuple[str, ...] = ()
     """Lines that name the rows with an account that is new for their payee. They name payees, so that a plan has them
     sealed, and not in its JSON."""
+    over_limits: tuple[str, ...] = ()
+    """The limits that the file exceeds (approval/limits.py)."""
     batch_total: Totals = field(default_factory=Totals)
     """All of the batch that was sent or would be: what policy.approve_above is compared with, since a batch that goes
     out in parts is still one."""
@@ -150,6 +152,7 @@ class Proposal:
             "again": self.again,
             "release": self.release,
             "reason": self.reason,
+            **({"over_limits": list(self.over_limits)} if self.over_limits else {}),
         }
 
     def seal(self, ledger: Ledger) -> str:

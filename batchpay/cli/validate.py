@@ -13,7 +13,7 @@ from batchpay.cli.each_file import work_through
 from batchpay.cli.options import ROWS_MOST, check_options, checking_options, decisions_of
 from batchpay.cli.paths import Outputs, beside, expand, outputs_of
 from batchpay.cli.process import actor
-from batchpay.errors import LedgerNotUsable, WaitingForPerson
+from batchpay.errors import FileRefused
 from batchpay.payment import State
 from batchpay.settings import Settings
 from batchpay.text import place_of, printable, row_count, totals_json
@@ -72,7 +72,8 @@ def _validate_one(
     if not context.json:
         print_preview(context, preview, sent=False)
         print_known(preview)
-    return preview.summary.exit_code, preview.as_json()
+    code = output.exit_code_of([preview.summary.exit_code, *([FileRefused.exit_code] if preview.is_refused else [])])
+    return code, {**preview.as_json(), "exit_code": code}
 
 
 def note_if_apart(preview: Preview, *, is_first: bool) -> None:
@@ -196,19 +197,9 @@ def dry_run_one(
     }
     if not context.json:
         _print_preview(context, settings, preview, seconds, plan)
-    code = output.exit_code_of(_codes(preview))
+    code = output.exit_code_of(preview.exit_codes)
     answer = {**preview.as_json(), **extra, "waits_for": preview.waits_for, "requests": preview.requests}
     return code, {**answer, "exit_code": code}
-
-
-def _codes(preview: Preview) -> list[int]:
-    """Return the exit code of the check, and that of a submission which the ledger would refuse."""
-    codes = [preview.summary.exit_code]
-    if preview.waits_for is not None:
-        codes.append(WaitingForPerson.exit_code)
-    if preview.summary.outdated is not None:
-        codes.append(LedgerNotUsable.exit_code)
-    return codes
 
 
 def _print_preview(

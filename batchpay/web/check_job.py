@@ -181,6 +181,7 @@ def facts_of(preview: Preview) -> dict[str, Any]:
         "would_send": preview.proposal.to_send.total.rows,
         "known": _known(preview),
         "waits_for": preview.waits_for,
+        "is_refused": preview.is_refused,
         "line_word": preview.line_word,
         "unusual": preview.unusual,
         "largest": [

@@ -113,10 +113,13 @@ def let_through(ledger: Ledger, plan: Plan | None, proposal: Proposal, policy: P
 
     Rows that are already pending are checked where they are sent (`approved`), by resume as well.
     """
+    over = bool(proposal.over_limits)
+    if over and not policy.asks:
+        raise FileRefused(f"{proposal.file}: {'; '.join(proposal.over_limits)}; nothing was registered or sent")
     if plan is None:
         adds = proposal.to_send.new.rows + proposal.to_send.released.rows
         if adds:
-            policy.require(proposal.file, proposal.batch_total.cents, 0)
+            policy.require(proposal.file, proposal.batch_total.cents, 0, over_limit=over)
         return LetThrough()
     used_for = ledger.batch_of_plan(plan.id)
     if used_for is not None:
@@ -127,14 +130,15 @@ def let_through(ledger: Ledger, plan: Plan | None, proposal: Proposal, policy: P
     plan.verify(proposal, ledger)
     counted = policy.counted(plan.approvals, plan.prepared_by, plan.seal, now)
     if proposal.to_send.total.rows:
-        policy.require(proposal.file, proposal.batch_total.cents, len(counted))
+        policy.require(proposal.file, proposal.batch_total.cents, len(counted), over_limit=over)
     return LetThrough(plan.sign_off(counted))
 
 
 def _view(plan: Plan, ledger: Ledger, settings: Settings, now: datetime) -> PlanView:
     policy = Policy.from_settings(settings.policy)
     counted = policy.counted(plan.approvals, plan.prepared_by, plan.seal, now)
-    needed, names = policy.needed(plan.batch_cents), plan.changed_accounts(ledger)
+    needed = policy.needed(plan.batch_cents, over_limit="over_limits" in plan.content)
+    names = plan.changed_accounts(ledger)
     return PlanView(plan, tuple(counted), needed, _spent(plan, ledger), names)
 
 

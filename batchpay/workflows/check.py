@@ -20,9 +20,17 @@ import polars as pl
 from batchpay.approval.anomalies import CODES, Payment, Variance, payments_named
 from batchpay.approval.approvals import Policy
 from batchpay.approval.cash_flow import Schedule, ToSendCount, grouped, with_cents
+from batchpay.approval.limits import FileLimits
 from batchpay.approval.proposal import Proposal, SendReason, ToSend, rules_json
 from batchpay.approval.sign_off import sign_off_lines
-from batchpay.errors import FileRefused, LedgerMissing, SettingsNotUsable, WrongUse
+from batchpay.errors import (
+    FileRefused,
+    LedgerMissing,
+    LedgerNotUsable,
+    SettingsNotUsable,
+    WaitingForPerson,
+    WrongUse,
+)
 from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.intake.own_output import first_row
 from batchpay.ledger.contract import Ledger
@@ -66,6 +74,8 @@ class Preview:
     """What a person must say before a submission would register anything, or None."""
     line_word: str = "line"
     """The word that tells a person where a row is."""
+    is_refused: bool = False
+    """Whether the file exceeds a limit that nobody can lift, since no approvals are required."""
     compared: bool = False
     """Whether there were earlier payments to compare payees, accounts and amounts with."""
     largest: list[Payment] = field(default_factory=list)
@@ -102,6 +112,18 @@ class Preview:
         )
         return replace(self, summary=summary)
 
+    @property
+    def exit_codes(self) -> list[int]:
+        """Return the exit code of the check, and that of a submission which would be refused."""
+        codes = [self.summary.exit_code]
+        if self.waits_for is not None:
+            codes.append(WaitingForPerson.exit_code)
+        if self.is_refused:
+            codes.append(FileRefused.exit_code)
+        if self.summary.outdated is not None:
+            codes.append(LedgerNotUsable.exit_code)
+        return codes
+
     def page(self) -> list[str]:
         """Return the sign-off page."""
         return sign_off_lines(self.proposal, self.schedule, self.verdict.counts, self.summary.seal)
@@ -118,6 +140,7 @@ class Preview:
             "compared": self.compared,
             "variances": [dataclasses.asdict(found) for found in self.variances],
             "unreadable_amounts": verdict.unreadable_amounts,
+            "over_limits": list(self.proposal.over_limits),
             "repairs": verdict.repairs,
             "accepted_suggestions": verdict.accepted,
             "to_send": self.proposal.to_send.as_json(),
@@ -217,7 +240,8 @@ def _approvals_missing(ledger: Ledger | None, settings: Settings, preview: Previ
     given = 0
     if ledger is not None and known is not None and not (to_send.new.rows or to_send.released.rows):
         given = ledger.approvers(known.batch)
-    return max(0, Policy.from_settings(settings.policy).needed(preview.proposal.batch_total.cents) - given)
+    proposal, policy = preview.proposal, Policy.from_settings(settings.policy)
+    return max(0, policy.needed(proposal.batch_total.cents, over_limit=bool(proposal.over_limits)) - given)
 
 
 def refuse_release_of_nothing(checked: FileCheck, decisions: Decisions) -> None:
@@ -283,6 +307,9 @@ def _preview(
     summary.environment = environment_of(settings.gateway)
     proposal, schedule = propose(ledger, request, checked, settings, decisions, batch)
     summary.seal = proposal.seal(ledger) if ledger else None
+    is_refused = bool(proposal.over_limits) and not Policy.from_settings(settings.policy).asks
+    what = "a submission would be refused" if is_refused else "above a limit"
+    summary.notes += [f"{what}: {told}" for told in proposal.over_limits]
     summary.held_back, summary.released = proposal.to_send.held_back, proposal.to_send.released
     preview = Preview(summary, checked.verdict, proposal, schedule, checked.variances, batch)
     registers = batch is None or decisions.release
@@ -292,6 +319,7 @@ def _preview(
         releasable=checked.releasable,
         line_word=checked.source.line_word,
         waits_for=str(lost) if lost else None,
+        is_refused=is_refused,
         compared=checked.anomalies.compared,
         unusual=_unusual_lines(checked, settings),
     )
@@ -434,7 +462,12 @@ def propose(
     """
     to_send, schedule = _to_send(ledger, request, checked, decisions, batch)
     summary = checked.summary(request)
-    batch_total = to_send.new + to_send.released + (batch.sendable if batch else Totals())
+    adds, verdict = to_send.new + to_send.released, checked.verdict
+    batch_total = adds + (batch.sendable if batch else Totals())
+    over_limits: tuple[str, ...] = ()
+    if batch is None or adds.rows:
+        limits = FileLimits.from_settings(settings.limits)
+        over_limits = limits.exceeded(adds, verdict.rows, verdict.rejected.rows - checked.no_mistakes)
     proposal = Proposal(
         digest=checked.digest,
         file=summary.file,
@@ -449,13 +482,14 @@ def propose(
         to_send=to_send,
         warnings=dict(checked.verdict.warning_counts),
         accepted_suggestions=dict(checked.verdict.accepted),
-        notes=tuple(checked.notes()),
+        notes=(*over_limits, *checked.notes()),
         not_checked=_not_checked(checked, settings) if to_send.total.rows else (),
         rules=rules_json(request.rules),
         again=decisions.again,
         release=decisions.release,
         reason=decisions.reason,
         changed_accounts=tuple(checked.anomalies.lines_of("changed_account", checked.place)),
+        over_limits=over_limits,
         batch_total=batch_total,
     )
     return proposal, schedule

@@ -6,6 +6,7 @@ Nothing is registered or sent here. Files are read whole before anything found i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -177,6 +178,13 @@ class FileCheck:
     """What a person should know of the clock by which earlier payments were looked up."""
     all_new: AllNew | None = None
     """The valid rows as something to send, counted as they passed; only if requested."""
+
+    @property
+    def no_mistakes(self) -> int:
+        """How many rows were rejected though they say nothing wrong: duplicates, and what an earlier call rejected."""
+        late = Counter((column, code) for column, code, _ in self.late_failures.values())
+        in_file = self.verdict.counts.get("row.duplicate", 0) - late["row", "duplicate"]
+        return in_file + sum(count for (_, code), count in late.items() if code in ("duplicate", "rejected_before"))
 
     def summary(self, request: FileRequest) -> Summary:
         """Return rows and cents by what would become of them."""

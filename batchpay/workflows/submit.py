@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from batchpay.approval.approvals import Policy
+from batchpay.approval.limits import FileLimits
 from batchpay.approval.plan import Plan, PlanText
 from batchpay.errors import BatchpayError, FileOvertaken, FileRefused, NotUsable
 from batchpay.gateway.credentials import Credentials
@@ -120,9 +121,9 @@ class _Submission:
         self._run, self._decisions = submission.run, submission.decisions
         self._settings, self._actor = settings, actor
         self._policy = Policy.from_settings(settings.policy)
-        counts = plan is not None or self._policy.asks
+        self._proposes = plan is not None or self._policy.asks or FileLimits.from_settings(settings.limits).are_set
         context = CheckContext(
-            settings, ledger, self._run.preflight, self._decisions, wants_schedule=counts, submits=True
+            settings, ledger, self._run.preflight, self._decisions, wants_schedule=self._proposes, submits=True
         )
         self.checked = checked = check_file(source, request, context)
         total, rejected = checked.verdict.total, checked.verdict.rejected.rows
@@ -164,7 +165,7 @@ class _Submission:
         meanwhile = ledger.registration_count() != checked.registration_count_seen
         if known is not None and meanwhile and repeated(ledger, known):
             raise RegisteredMeanwhile("another file that repeats rows of this batch may have been registered meanwhile")
-        if self._plan is not None or self._policy.asks:
+        if self._proposes:
             proposal, _ = propose(ledger, self._request, checked, settings, decisions, known)
             try:
                 allowed = let_through(ledger, self._plan, proposal, self._policy, self._ledger.now())

@@ -216,6 +216,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "again": (True, "again is on"),
     "release": (True, "release is on"),
     "reason": ("asked by Kim", "reason is asked by Kim, approved was none"),
+    "over_limits": (("too much",), "over limits is too much, approved was none"),
     "batch_total": (Totals(3, 9_900), "batch total is 3 rows and 99.00"),
     "changed_accounts": (("line 2: Ada, 5.00, ****9123",), "the warnings name other changed accounts"),
 }

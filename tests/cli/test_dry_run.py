@@ -234,3 +234,14 @@ def test_what_differs_from_a_plan_is_told_line_by_line(call: Caller, tmp_path: P
     assert "\n  to send: total is 3 rows and 6.75, approved was 2 rows and 3.50\n" in told
     error = call("submit", "a.csv", "--from-plan", "plan.json")["error"]
     assert "the content differs, in file is 3 rows" in error
+
+
+def test_a_check_of_a_file_above_a_limit_ends_with_4(call: Caller, tmp_path: Path) -> None:
+    """The dry run and the check say what a submission would: it is refused whole."""
+    small_file(tmp_path / "a.csv", 3)
+    toml = tmp_path / "batchpay.toml"
+    toml.write_text(f'{toml.read_text() if toml.exists() else ""}\n[limits]\nmax_total = "0.01"\n')
+    for words in (("validate", "a.csv"), ("submit", "a.csv", "--dry-run"), ("submit", "a.csv")):
+        found = call(*words)
+        assert found["exit_code"] == 4, words
+        assert "limits.max_total (0.01)" in str(found.get("over_limits", found.get("error")))
