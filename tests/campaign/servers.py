@@ -307,7 +307,7 @@ SABOTAGES: tuple[tuple[str, tuple[str, str, str], str], ...] = (
     (
         "does not hold the database against the witness",
         (
-            "ledger/postgres/failover.py",
+            "ledger/postgres/restoring.py",
             "        if record.epoch != epoch or found is None or found[0] != record.mac:\n",
             "        if found is record:\n",
         ),
@@ -315,7 +315,7 @@ SABOTAGES: tuple[tuple[str, tuple[str, str, str], str], ...] = (
     ),
     (
         "goes on wherever the ledger is",
-        ("ledger/postgres/failover.py", "    return _elsewhere(store, known)\n", "    return None\n"),
+        ("ledger/postgres/restoring.py", "    return _elsewhere(store, known)\n", "    return None\n"),
         f"{_FAILOVER}::test_a_copy_of_a_servers_files_sends_nothing_beside_the_first",
     ),
     (
@@ -331,7 +331,7 @@ SABOTAGES: tuple[tuple[str, tuple[str, str, str], str], ...] = (
     (
         "takes no note of what follows a restore that another machine accepted",
         (
-            "ledger/postgres/failover.py",
+            "ledger/postgres/restoring.py",
             "(store.epoch, last[0]) > (record.epoch or 0, record.number)",
             "last[0] > record.number",
         ),
@@ -339,7 +339,7 @@ SABOTAGES: tuple[tuple[str, tuple[str, str, str], str], ...] = (
     ),
     (
         "writes to the witness that was replaced",
-        ("ledger/postgres/failover.py", "    store.witness.close()  #", "    # "),
+        ("ledger/postgres/restoring.py", "    store.witness.close()  #", "    # "),
         "tests/ledger/test_lost_window.py::test_what_is_recorded_after_a_restore_was_accepted_meanwhile_is_known_after_the_next",
     ),
     (

@@ -330,7 +330,7 @@ DEFECTS = (
     Defect(
         "C10 a copy of the database on the same server sends",
         "make:1:0:0 submit:0:6:0 copy:0:0:0",
-        (("ledger/postgres/failover.py", "    return _elsewhere(store, known)\n", "    return None\n"),),
+        (("ledger/postgres/restoring.py", "    return _elsewhere(store, known)\n", "    return None\n"),),
         on_postgres=True,
     ),
     Defect(
@@ -529,10 +529,10 @@ DEFECTS = (
         (
             (
                 "ledger/postgres/opening.py",
-                "                store.begun = lambda: failover.begin_whole(store)\n",
+                "                store.begun = lambda: restoring.begin_whole(store)\n",
                 "",
             ),
-            ("ledger/postgres/opening.py", "        store.follow = lambda: failover.follow(store)\n", ""),
+            ("ledger/postgres/opening.py", "        store.follow = lambda: restoring.follow(store)\n", ""),
         ),
         on_postgres=True,
     ),
@@ -542,15 +542,15 @@ DEFECTS = (
         (
             (
                 "ledger/postgres/opening.py",
-                "                store.begun = lambda: failover.begin_whole(store)\n",
+                "                store.begun = lambda: restoring.begin_whole(store)\n",
                 "",
             ),
-            ("ledger/postgres/opening.py", "        store.follow = lambda: failover.follow(store)\n", ""),
+            ("ledger/postgres/opening.py", "        store.follow = lambda: restoring.follow(store)\n", ""),
             (
                 "ledger/postgres/ledger.py",
                 "        audit.check_batch(self.store, number)\n",
-                "        from batchpay.ledger.postgres import failover\n\n"
-                "        failover.require_whole(self.store)\n"
+                "        from batchpay.ledger.postgres import restoring\n\n"
+                "        restoring.require_whole(self.store)\n"
                 "        audit.check_batch(self.store, number)\n",
             ),
         ),

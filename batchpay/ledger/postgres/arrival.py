@@ -13,7 +13,7 @@ from typing import Any
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.event_chain import FIRST_MAC, event_text
-from batchpay.ledger.postgres import failover, schema
+from batchpay.ledger.postgres import restoring, schema
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.audit import check
 from batchpay.ledger.postgres.moves import attempt_seal, rejected_seal, storable
@@ -25,7 +25,7 @@ from batchpay.ledger.witness import WitnessRecord
 
 def receive(store: PostgresStore, contents: Contents, who: str, why: str) -> None:
     """Copy a whole ledger, as one that is arriving; raises LedgerNotUsable if another one is here."""
-    store.ledger_id, store.host = contents.ledger_id, failover.new_host(store.mark)
+    store.ledger_id, store.host = contents.ledger_id, restoring.new_host(store.mark)
     with store.transaction() as transaction:
         transaction.execute(sql.LOCK_SCHEMA)
         if (transaction.one(sql.HAS_SCHEMA) or (False,))[0] is False:
@@ -68,12 +68,12 @@ def _copy_all(transaction: PostgresTransaction, store: PostgresStore, contents: 
     events = _events(transaction, contents, macs, head)
     columns = "chain, number, at, batch, kind, who, why, detail, mac"
     _copy(transaction, "event", columns, events)
-    arrived = {**failover.of_machine(store), "from": contents.place, "number": contents.number}
+    arrived = {**restoring.of_machine(store), "from": contents.place, "number": contents.number}
     arrived["mac"] = contents.mac.hex()
     event = (transaction.now_ms(), None, ARRIVED, who, why, event_text(arrived))
     mac = chained_mac(keys, head[1], 0, contents.number + 1, event)
     _copy(transaction, "event", columns, [(0, contents.number + 1, *event, mac)])
-    values = (contents.ledger_id, keys.key_id, contents.number + 1, mac, failover.place(store, transaction.connection))
+    values = (contents.ledger_id, keys.key_id, contents.number + 1, mac, restoring.place(store, transaction.connection))
     transaction.execute(sql.ADD_ARRIVING, (version, *values, contents.registrations, contents.has_older_digests))
     _copy(
         transaction, "batch", "id, name, digest, file, origin, columns, options, registered_at, again_reason,"

@@ -24,7 +24,7 @@ from batchpay.ledger.event_chain import FIRST_MAC
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
 from batchpay.ledger.machine import CLOCK_TIMES, clock_behind, machine_name
 from batchpay.ledger.paths import LedgerPaths, key_path, make_private_directory, own_path
-from batchpay.ledger.postgres import arrival, failover, restoring, schema
+from batchpay.ledger.postgres import arrival, restoring, schema
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.audit import check_at_opening
 from batchpay.ledger.postgres.connection import LedgerNotPermitted, Place, no_ledger, place_of
@@ -109,7 +109,7 @@ def create_ledger(settings: LedgerSettings, who: str, beside_another: str | None
     make_private_directory(paths.ledger.parent)
     with closing(PostgresStore(owner, paths, keys, read_only=False)) as store:
         store.mark = _mark(settings, keys)
-        store.ledger_id, store.host = secrets.token_hex(16), failover.new_host(store.mark)
+        store.ledger_id, store.host = secrets.token_hex(16), restoring.new_host(store.mark)
         try:
             with store.transaction() as transaction:
                 _write_new(transaction, store, who, beside_another)
@@ -143,9 +143,9 @@ def _write_new(transaction: PostgresTransaction, store: PostgresStore, who: str,
             'batchpay ledger join --reason "…"'
         )
     version = len(schema.scripts())
-    where = failover.place(store, transaction.connection)
+    where = restoring.place(store, transaction.connection)
     transaction.execute(sql.ADD_LEDGER, (version, store.ledger_id, store.keys.key_id, FIRST_MAC, where))
-    transaction.event(failover.CREATED, None, who, beside_another, failover.of_machine(store))
+    transaction.event(restoring.CREATED, None, who, beside_another, restoring.of_machine(store))
     transaction.replaces_witness = True
 
 
@@ -188,10 +188,10 @@ def join(settings: LedgerSettings, who: str, why: str) -> LedgerPaths:
     with closing(_open(settings, checks_witness=False)) as ledger:
         store = ledger.store
         record = store.witness.read()
-        if record is not None and not failover.is_copy(store, record):
+        if record is not None and not restoring.is_copy(store, record):
             raise WrongUse(f"this machine already knows the ledger: {store.witness.path}")
         with store.transaction() as transaction:
-            transaction.event(failover.JOINED, None, who, why, failover.of_machine(store))
+            transaction.event(restoring.JOINED, None, who, why, restoring.of_machine(store))
             transaction.replaces_witness = True
         if record is not None:
             RunMarks(store.paths.witness).forget()
@@ -250,16 +250,16 @@ def _open(
         clock = store.ask_clock(times=1 if read_only else CLOCK_TIMES)
         opened_after_s = (clock.now_ms() - last[1]) / 1000 if last else 0.0
         record = store.witness.read()
-        is_known = record is not None and record.ledger_id == store.ledger_id and not failover.is_copy(store, record)
-        store.host = record.machine if record and is_known and record.machine else failover.new_host(store.mark)
-        store.follow = lambda: failover.follow(store)
+        is_known = record is not None and record.ledger_id == store.ledger_id and not restoring.is_copy(store, record)
+        store.host = record.machine if record and is_known and record.machine else restoring.new_host(store.mark)
+        store.follow = lambda: restoring.follow(store)
         if read_only:
             _note_what_is_there(store)
             store.differences = [*store.differences, *clock_behind(opened_after_s)]
         else:
             if checks_witness:
                 _look_before_writing(store)
-                store.begun = lambda: failover.begin_whole(store)
+                store.begun = lambda: restoring.begin_whole(store)
             if checks_clock:
                 clock.require_alike()
                 if behind := clock_behind(opened_after_s):
@@ -277,7 +277,7 @@ def _note_what_is_there(store: PostgresStore) -> None:
     worked with the ledger can't tell whether it is the latest.
     """
     try:
-        failover.require_whole(store)
+        restoring.require_whole(store)
     except (LedgerBehind, LedgerElsewhere, LedgerOnAnotherMachine) as error:
         store.differences = [error]
         store.outdated = once_sent(error) if store.witness.read() else None
@@ -286,7 +286,7 @@ def _note_what_is_there(store: PostgresStore) -> None:
 
 
 def _look_before_writing(store: PostgresStore) -> None:
-    failover.require_whole(store)
+    restoring.require_whole(store)
     problems = check_at_opening(store)
     if problems:
         raise LedgerDamaged(f"{problems[0]}; nothing was sent (batchpay ledger check says more)")

@@ -20,7 +20,7 @@ from batchpay.errors import ClockDiffers, HeldElsewhere, LedgerDamaged, LedgerNo
 from batchpay.ledger.event_chain import event_text
 from batchpay.ledger.machine import SharedClock
 from batchpay.ledger.mover import asked_references, doubt_repeated
-from batchpay.ledger.postgres import deadline, failover
+from batchpay.ledger.postgres import deadline, restoring
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.claims import PAUSE_S_MAX, Claims
 from batchpay.ledger.postgres.connection import LedgerUnreachable, is_retried, is_unknown, translate, translated
@@ -246,7 +246,7 @@ class PostgresRun:
         if error.sqlstate == "BP003":
             raise self._taken_over() from None
         if error.sqlstate == "BP006":
-            failover.follow(self._store)  # which says what is lost
+            restoring.follow(self._store)  # which says what is lost
         if error.sqlstate == "BP004":
             raise LedgerDamaged("a row has an outcome, but the ledger does not show it as being sent") from None
         raise translate(error, self._store.place) from None
@@ -269,7 +269,7 @@ class PostgresRun:
                     if stands_at == number - 1:
                         return None
                     if stands_at != number:
-                        failover.follow(self._store)  # which says what is lost
+                        restoring.follow(self._store)  # which says what is lost
                     if head != mac:
                         raise LedgerNotUsable(_TAKEN_OVER)
                     attempts = writer.run(sql.ATTEMPT_NUMBERS, (self._batch, intents, self._id)).fetchall()
