@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import requests
@@ -175,12 +176,25 @@ def test_connection_is_kept_for_each_thread() -> None:
     assert len(server.bodies) == 160
 
 
-def test_idle_connection_is_thrown_away() -> None:
-    """A connection idle for longer than gateway.idle_s is not used again."""
-    with FaultServer(GOOD) as server, client_of(server, idle_s=0.0) as client:
-        assert client.pay(body("a"), nothing).state is State.ACCEPTED
-        assert client.pay(body("b"), nothing).state is State.ACCEPTED
-    assert server.connections == 2
+@pytest.mark.parametrize(("settings", "said", "connections"), [
+    ({}, "X: y", 1), ({"idle_s": 0.0}, "X: y", 2), ({}, "Connection: close", 2), ({"keep_alive": False}, "X: y", 2),
+])  # fmt: skip
+def test_which_connections_are_used_again(
+    settings: dict[str, Any], said: str, connections: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that rested is, if nothing came: a new one costs three trips to the gateway.
+
+    One that was idle for longer than gateway.idle_s is not, nor one whose end was announced: a payment that has just
+    left over it would be in doubt for nothing. With gateway.keep_alive = false none is, and each request says so.
+    """
+    monkeypatch.setattr("batchpay.gateway.transport._STEADY_S", 0.0)
+    fault = Fault(frozenset(), on_request=lambda talk: talk.write(success(f"T-{talk.invoice}", said)))
+    with FaultServer(fault) as server, client_of(server, **settings) as client:
+        for invoice in "ab":
+            assert client.pay(body(invoice), nothing).answer.gateway_reference == f"T-{invoice}"
+        assert server.connections == connections
+    asked = [b"\r\nConnection: close" in head for head in server.heads]
+    assert asked == [not settings.get("keep_alive", True)] * 2
 
 
 def test_a_gateway_that_speaks_first_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,24 +216,6 @@ def test_a_gateway_that_speaks_first_gets_nothing(monkeypatch: pytest.MonkeyPatc
         outcome = client.pay(body(), lambda: asked.append("commit"))
     assert (outcome.state, outcome.bytes_sent, asked, server.request_bytes) == (State.PENDING, 0, [], 0)
     assert outcome.reason == f"{server.base_url} sent data before the request, or closed the connection"
-
-
-def test_a_connection_that_rested_is_used_again_if_nothing_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At a payment every few seconds each would open one of its own otherwise: three more trips to the gateway."""
-    monkeypatch.setattr("batchpay.gateway.transport._STEADY_S", 0.0)
-    with FaultServer(GOOD) as server, client_of(server) as client:
-        for invoice in "ab":
-            assert client.pay(body(invoice), nothing).state is State.ACCEPTED
-    assert server.connections == 1
-
-
-def test_a_connection_whose_end_was_announced_is_not_used_again() -> None:
-    """The gateway closes it a moment later: a payment that has just left over it would be in doubt for nothing."""
-    last = Fault(frozenset(), on_request=lambda talk: talk.write(success(f"T-{talk.invoice}", "Connection: close")))
-    with FaultServer(last) as server, client_of(server) as client:
-        for invoice in "ab":
-            assert client.pay(body(invoice), nothing).answer.gateway_reference == f"T-{invoice}"
-    assert server.connections == 2
 
 
 @contextlib.contextmanager
@@ -316,36 +312,6 @@ def client_socket(client: PaymentsClient) -> socket.socket:
     """The one connection that a client keeps."""
     (connection,) = client._channel._transport._connections
     return connection._socket
-
-
-def test_keep_alive_switched_off() -> None:
-    """With gateway.keep_alive = false each payment has a connection of its own, and says so."""
-    with FaultServer(GOOD) as server, client_of(server, keep_alive=False) as client:
-        for invoice in "abc":
-            assert client.pay(body(invoice), nothing).state is State.ACCEPTED
-        assert server.connections == 3
-    assert all(b"\r\nConnection: close" in head for head in server.heads)
-
-
-def test_connection_that_ends_during_the_commit_is_replaced() -> None:
-    """A kept connection that ends while the ledger commits is replaced, since no byte has left yet."""
-    hold, ended = threading.Event(), threading.Event()
-
-    def answer_then_close(conversation: Conversation) -> None:
-        conversation.write(success("T-a"))
-        hold.wait(5)
-        conversation.socket.close()
-        ended.set()
-
-    def commit() -> None:
-        server.armed = False
-        hold.set()
-        assert ended.wait(5)
-
-    with FaultServer(Fault(frozenset(), on_request=answer_then_close)) as server, client_of(server) as client:
-        assert client.pay(body("a"), nothing).state is State.ACCEPTED
-        assert client.pay(body("b"), commit).answer.gateway_reference == "T-b"
-    assert server.bodies == {"a": 1, "b": 1}
 
 
 @pytest.mark.parametrize(("ends_after", "keeps"), [(1, False), (2, True)])

@@ -57,12 +57,6 @@ def test_list_gives_accounts_in_the_documented_shape(url: str) -> None:
     assert all(set(account) == wanted for account in message["gateways"])
 
 
-def test_get_gives_one_account(url: str) -> None:
-    """Response code 305 and the account."""
-    code, message = success(url, "GET", "gateway.json/1001")
-    assert (code, message["gateway"]["id"], message["gateway"]["gateway_name"]) == (305, 1001, "processorA_ach")
-
-
 @pytest.mark.parametrize("name", ["processorA_cc", "processorA_ach", "processorB_ach", "processorC_cc"])
 def test_create_each_kind(url: str, name: str) -> None:
     """Each of the four kinds can be created; the account is listed and can be got."""
@@ -108,32 +102,21 @@ def test_a_deleted_account_can_not_be_changed(url: str, what: str) -> None:
     assert refused_field(url, "POST", f"gateway.json/{number}/{what}", body) == (409, "id")
 
 
-def test_default_touches_only_its_own_kind(url: str) -> None:
-    """A new default eCheck account takes the place of the old one; the card default stays, and the other way round."""
+@pytest.mark.parametrize(("request_", "code", "left"), [
+    ("1002/default", 401, {1002, 1003}), ("1004/default", 401, {1001, 1004}), ("1001/delete", 402, {1003}),
+    ("1001/update", 401, {1003}),
+])  # fmt: skip
+def test_each_kind_has_one_default_at_most(url: str, request_: str, code: int, left: set[int]) -> None:
+    """A new default takes the place of the old one of its kind, however often it is asked for.
+
+    One that is deleted, or updated to another kind, leaves its kind without one.
+    """
     assert defaults(url) == {1001, 1003}
-    assert success(url, "POST", "gateway.json/1002/default") == (401, "Default Gateway Account Success")
-    assert defaults(url) == {1002, 1003}
-    success(url, "POST", "gateway.json/1004/default")
-    assert defaults(url) == {1002, 1004}
-
-
-def test_default_twice_changes_nothing(url: str) -> None:
-    """At most one default a kind, however often it is asked for."""
-    for _ in range(2):
-        success(url, "POST", "gateway.json/1002/default")
-    assert defaults(url) == {1002, 1003}
-
-
-def test_a_deleted_default_leaves_its_kind_without_one(url: str) -> None:
-    """No other account takes the place of a deleted default."""
-    success(url, "POST", "gateway.json/1001/delete")
-    assert defaults(url) == {1003}
-
-
-def test_a_default_that_changes_its_kind_is_none_any_more(url: str) -> None:
-    """An eCheck default that is updated to a card account does not become a second card default."""
-    success(url, "POST", "gateway.json/1001/update", {"gateway": account_node("processorA_cc")})
-    assert defaults(url) == {1003}
+    body = {"gateway": account_node("processorA_cc")} if request_.endswith("update") else None
+    assert success(url, "POST", f"gateway.json/{request_}", body)[0] == code
+    if request_.endswith("default"):
+        assert success(url, "POST", f"gateway.json/{request_}") == (code, "Default Gateway Account Success")
+    assert defaults(url) == left
 
 
 @pytest.mark.parametrize("number", ["4711", "0", "abc", "-1", "1e3", "99999999999999999999999"])
