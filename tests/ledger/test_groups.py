@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.event_chain import id_range
+from batchpay.ledger.records import Decision
 from batchpay.ledger.sqlite import run as run_module
 from batchpay.ledger.states import IllegalMove
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
 from batchpay.text import write_ranges
-from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns, held_run, register
+from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns, held_run, register, states
 from tests.ledger.factories import LedgerFactory
 
 UNNAMED = Outcome(State.ACCEPTED, "success", Answer(200, "1", "Approved", None), bytes_sent=900)
@@ -252,3 +255,70 @@ def test_a_spilled_outcome_is_merged_once(ledger_factory: LedgerFactory) -> None
 def test_ranges(rows: list[int], written: str) -> None:
     """A row is named where it was named, no more and no less."""
     assert write_ranges(rows) == written
+
+
+def test_each_batch_has_runs_of_its_own(ledger_factory: LedgerFactory) -> None:
+    """Two files are sent from one machine at once: neither run shuts the other out, or speaks for its rows."""
+    ledger = ledger_factory.create()
+    one, two = (register(ledger, columns(ledger, [1, 2], salt=salt), content=salt.encode()) for salt in "ab")
+    with ledger.lock(ledger.find(one).digest), ledger.lock(ledger.find(two).digest):
+        run = ledger.start(one, "ada")
+        run.commit([1], [])
+        other = ledger.start(two, "ada")
+        assert other.recovered == 0
+        assert [payment.row for payment in run.claim(9)] == [2]
+        assert run.commit([2], [(1, ACCEPTED)]) == {2}
+        run.close()  # as if it was killed
+        other.finish(None)
+        ledger.start(two, "ada").finish(None)
+        assert states(ledger, one) == {1: State.ACCEPTED, 2: State.SENDING}
+        again = ledger.start(one, "ada")
+        assert again.recovered == 1
+        again.finish(None)
+    assert states(ledger, two) == {1: State.PENDING, 2: State.PENDING}
+    assert ledger.check() == []
+
+
+def test_rows_and_cents_add_up_at_every_moment(ledger_factory: LedgerFactory) -> None:
+    """Whoever reads all the while sees states that add up: in runs, after a crash, when rows are settled."""
+    ledger = ledger_factory.create()
+    name = register(ledger, columns(ledger, range(1, 201)))
+    total, ended, looks = ledger.find(name).total, threading.Event(), list[int]()
+    reading = ledger_factory.open(read_only=True)
+    problems: list[object] = []
+
+    def look() -> None:
+        with suppress(Exception):
+            while not ended.is_set():
+                if reading.find(name).total != total:
+                    problems.append("totals")
+                looks.append(1)
+            return
+        problems.append("an error")
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    outcomes = [ACCEPTED, IN_DOUBT, Outcome(State.PENDING, "429", Answer(429))]
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        for start in range(1, 91, 10):
+            rows = list(range(start, start + 10))
+            run.commit(rows, [])
+            run.commit([], [(row, outcomes[row % 3]) for row in rows])
+        run.commit([100], [])
+    ledger.close()
+    again = ledger_factory.open()  # as after a crash: what was being sent is in doubt
+    with again.lock(again.find(name).digest):
+        run = again.start(name, "ada")
+        for start in range(101, 200, 10):
+            rows = list(range(start, start + 10))
+            run.commit(rows, [(row - 10, ACCEPTED) for row in rows if start > 101])
+        run.commit([], [(row, ACCEPTED) for row in rows])
+        run.finish("stopped")
+    doubted = [row for row, state in states(again, name).items() if state is State.IN_DOUBT]
+    assert len(doubted) > 30
+    again.resolve(name, [Decision(row, State.ACCEPTED) for row in doubted], "ada", "seen in the portal")
+    ended.set()
+    looking.join()
+    assert (problems, len(looks) > 0) == ([], True)
+    assert again.check() == []

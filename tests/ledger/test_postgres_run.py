@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -19,12 +19,11 @@ from batchpay.ledger.postgres import run as of_run
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.ledger import PostgresLedger
 from batchpay.ledger.postgres.store import PostgresTransaction
-from batchpay.ledger.records import Decision
-from batchpay.outcome import Answer, Outcome
+from batchpay.outcome import Answer
 from batchpay.payment import State
 from batchpay.settings import GatewaySettings, Settings
 from batchpay.workflows.health import HealthLimits, health
-from tests.ledger.batches import ACCEPTED, IN_DOUBT, columns, held_run, register, states
+from tests.ledger.batches import ACCEPTED, columns, held_run, register, states
 from tests.ledger.factories import LedgerFactory, PostgresFactory
 from tests.support.cutting_proxy import Cut, CuttingProxy
 from tests.support.ledger_factory import ORIGIN
@@ -197,28 +196,6 @@ def test_a_group_is_one_runs_next_one(factory: PostgresFactory, monkeypatch: pyt
         run._is_fenced = False
         run.finish(None)
     assert states(ledger, name) == {1: State.PENDING}
-
-
-def test_each_batch_has_runs_of_its_own(factory: PostgresFactory) -> None:
-    """Two files are sent from one machine at once: neither run shuts the other out, or speaks for its rows."""
-    ledger = factory.create()
-    one, two = (register(ledger, columns(ledger, [1, 2], salt=salt), content=salt.encode()) for salt in "ab")
-    with ledger.lock(ledger.find(one).digest), ledger.lock(ledger.find(two).digest):
-        run = run_of(ledger, one)
-        run.commit([1], [])
-        other = run_of(ledger, two)
-        assert other.recovered == 0
-        assert [payment.row for payment in run.claim(9)] == [2]
-        assert run.commit([2], [(1, ACCEPTED)]) == {2}
-        run.close()  # as if it was killed
-        other.finish(None)
-        run_of(ledger, two).finish(None)
-        assert states(ledger, one) == {1: State.ACCEPTED, 2: State.SENDING}
-        again = run_of(ledger, one)
-        assert again.recovered == 1
-        again.finish(None)
-    assert states(ledger, two) == {1: State.PENDING, 2: State.PENDING}
-    assert ledger.check() == []
 
 
 def test_a_run_is_not_shut_out_while_it_commits(factory: PostgresFactory) -> None:
@@ -624,51 +601,6 @@ def test_every_update_of_a_payment_stays_in_its_page(factory: PostgresFactory) -
     assert scans["attempt"][0] <= 3 * 1200
     assert scans["attempt"][1] <= 1200, "as a join, the look at a row's attempts read all of the batch's"
     assert ledger.check() == []
-
-
-def test_rows_and_cents_add_up_at_every_moment(factory: PostgresFactory) -> None:
-    """Whoever reads all the while sees states that add up: in runs, after a crash, when rows are settled."""
-    ledger = factory.create()
-    name = register(ledger, columns(ledger, range(1, 201)))
-    total, ended, looks = ledger.find(name).total, threading.Event(), list[int]()
-    reading = factory.open(read_only=True)
-    problems: list[object] = []
-
-    def look() -> None:
-        with suppress(Exception):
-            while not ended.is_set():
-                if reading.find(name).total != total:
-                    problems.append("totals")
-                looks.append(1)
-            return
-        problems.append("an error")
-
-    looking = threading.Thread(target=look)
-    looking.start()
-    outcomes = [ACCEPTED, IN_DOUBT, Outcome(State.PENDING, "429", Answer(429))]
-    with ledger.lock(ledger.find(name).digest):
-        run = run_of(ledger, name)
-        for start in range(1, 91, 10):
-            rows = list(range(start, start + 10))
-            run.commit(rows, [])
-            run.commit([], [(row, outcomes[row % 3]) for row in rows])
-        run.commit([100], [])
-    ledger.close()
-    again = factory.open()  # as after a crash: what was being sent is in doubt
-    with again.lock(again.find(name).digest):
-        run = run_of(again, name)
-        for start in range(101, 200, 10):
-            rows = list(range(start, start + 10))
-            run.commit(rows, [(row - 10, ACCEPTED) for row in rows if start > 101])
-        run.commit([], [(row, ACCEPTED) for row in rows])
-        run.finish("stopped")
-    doubted = [row for row, state in states(again, name).items() if state is State.IN_DOUBT]
-    assert len(doubted) > 30
-    again.resolve(name, [Decision(row, State.ACCEPTED) for row in doubted], "ada", "seen in the portal")
-    ended.set()
-    looking.join()
-    assert (problems, len(looks) > 0) == ([], True)
-    assert again.check() == []
 
 
 def test_texts_that_a_database_can_not_hold_do_not_stop_a_run(ledger: Ledger) -> None:
