@@ -124,7 +124,7 @@ class Proposal:
     """Lines that name the rows with an account that is new for their payee. They name payees, so that a plan has them
     sealed, and not in its JSON."""
     over_limits: tuple[str, ...] = ()
-    """The limits that the file exceeds (approval/limits.py)."""
+    """The limits that the file exceeds (approvals.FileLimits)."""
     batch_total: Totals = field(default_factory=Totals)
     """All of the batch that was sent or would be: what policy.approve_above is compared with, since a batch that goes
     out in parts is still one."""

@@ -49,9 +49,9 @@ from batchpay.gateway.answer import (
     nodes_of,
     of_this_payment,
     parse_object,
+    read_pace,
     status_against,
 )
-from batchpay.gateway.pace import read_pace
 from batchpay.outcome import CUT, Answer, Outcome, Pace
 from batchpay.payment import State
 from batchpay.settings import GatewaySettings

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from batchpay.approval.anomalies import CODES, Payment, Variance, payments_named
-from batchpay.approval.approvals import Policy
+from batchpay.approval.approvals import FileLimits, Policy
 from batchpay.approval.cash_flow import Schedule, ToSendCount, grouped, with_cents
-from batchpay.approval.limits import FileLimits
 from batchpay.approval.proposal import Proposal, SendReason, ToSend, rules_json
 from batchpay.approval.sign_off import sign_off_lines
 from batchpay.errors import (

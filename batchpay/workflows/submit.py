@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from batchpay.approval.approvals import Policy
-from batchpay.approval.limits import FileLimits
+from batchpay.approval.approvals import FileLimits, Policy
 from batchpay.approval.plan import Plan, PlanText
 from batchpay.errors import BatchpayError, FileOvertaken, FileRefused, NotUsable
 from batchpay.gateway.credentials import Credentials

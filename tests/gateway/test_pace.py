@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchpay.gateway.pace import read_pace
+from batchpay.gateway.answer import read_pace
 from batchpay.outcome import Pace
 
 DATE = "Sun, 06 Nov 1994 08:49:37 GMT"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from batchpay.approval.limits import FileLimits
+from batchpay.approval.approvals import FileLimits
 from batchpay.errors import FileRefused, NotAsApproved, SettingsNotUsable, WaitingForPerson
 from batchpay.payment import Totals
 from batchpay.settings import LimitsSettings
