@@ -57,7 +57,14 @@ _WITHOUT = {
     "fence": ("FENCE", "SELECT number, mac FROM batchpay.run WHERE id = %(run)s AND is_live"),
     "hearing": ("SENT_BY_UNHEARD", "SELECT 1, '' FROM batchpay.run WHERE %s = -1 AND %s::int[] IS NULL"),
 }
-"""What a sabotage makes of a statement of the ledger."""
+"""What a sabotage makes of a statement of the ledger; permissions then last longer than a machine sleeps."""
+
+
+def break_off(without: str) -> None:
+    """Leave something out of the program, if it is to be."""
+    if without:
+        setattr(importlib.import_module("batchpay.ledger.postgres.statements"), *_WITHOUT[without])
+        importlib.import_module("batchpay.sending.sender").PERMISSION_S = 600.0  # type: ignore[attr-defined]
 
 
 def hasten(without: str = "") -> None:
@@ -67,8 +74,7 @@ def hasten(without: str = "") -> None:
     heartbeat.BEAT_S, heartbeat.LOOK_S = BEAT_S, BEAT_S  # type: ignore[attr-defined]
     statements = importlib.import_module("batchpay.ledger.postgres.statements")
     statements.LOCK_BATCH = statements.LOCK_BATCH.replace("60s", "2s")  # type: ignore[attr-defined]
-    if without:
-        setattr(statements, *_WITHOUT[without])
+    break_off(without)
     importlib.import_module("batchpay.sending.sender")._CLAIM_ROWS = 4  # type: ignore[attr-defined]
     transport = importlib.import_module("batchpay.gateway.transport")
     since_boot_s = transport.since_boot_s
@@ -364,6 +370,7 @@ def campaign(
 ) -> Tally:
     """Run this many cycles; with a sabotage, until it is found."""
     clock.load_program()
+    break_off(without)
     tally = Tally()
     with own_cluster({"fsync": "on"}) as cluster, running_oracle(folder / "log", "--latency-ms", "20") as oracle:
         site = Site(folder, cluster, oracle, rows, without)

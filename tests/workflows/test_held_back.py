@@ -303,7 +303,7 @@ def test_a_doubt_of_an_earlier_batch_ends_every_call_with_7(desk: Desk) -> None:
     assert all_in_doubt(desk.settings) == {doubtful.batch: {"CREDIT": Totals(1, 50_000)}}
 
 
-def test_what_a_killed_run_was_sending_ends_every_call_with_7(desk: Desk) -> None:
+def test_what_a_killed_run_was_sending_ends_every_call_with_7(desk: Desk, on_both: None) -> None:
     """Its file was gone, so nobody took the batch over, and every later call ended with 0."""
     desk.submit(desk.file("may.csv", ONE))
     with closing(open_ledger(desk.settings.ledger)) as ledger:
