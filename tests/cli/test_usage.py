@@ -95,9 +95,19 @@ def test_the_script_for_a_shell_is_printed(shell: str) -> None:
     assert f"{shell}_complete" in done.output
 
 
-@pytest.mark.parametrize("call", [("work", "--forever"), ("work", "3f2a91c0d7e1"), ("submit", "a.csv", "--join")])
-def test_what_was_removed_names_what_does_it_now(tmp_path: Path, call: tuple[str, ...]) -> None:
-    """A cron line of 0.1.0 that helped another machine."""
+@pytest.mark.parametrize(
+    ("call", "now"),
+    [
+        ("work --forever", "take"),
+        ("work 3f2a91c0d7e1", "take"),
+        ("submit a.csv --join", "take"),
+        ("ledger check --accept-witness --reason moved", "batchpay ledger accept --reason TEXT"),
+        ("ledger check --accept-machine --reason moved", "batchpay ledger accept --reason TEXT"),
+        ("ledger check --lost-window-settled --reason compared", "batchpay ledger accept --confirm"),
+    ],
+)
+def test_what_was_removed_names_what_does_it_now(tmp_path: Path, call: str, now: str) -> None:
+    """A cron line of 0.1.0 that helped another machine, or a runbook for a restored ledger."""
     (settings := tmp_path / "batchpay.toml").write_text("")
-    done = CliRunner().invoke(cli, ["--config", str(settings), *call], obj=Context())
-    assert (done.exit_code, "was removed in 0.2.0" in done.stderr, "take" in done.stderr) == (2, True, True)
+    done = CliRunner().invoke(cli, ["--config", str(settings), *call.split()], obj=Context())
+    assert (done.exit_code, "was removed in 0.2.0" in done.stderr, now in done.stderr) == (2, True, True)

@@ -12,6 +12,7 @@ import pytest
 from batchpay.errors import LedgerBehind, LedgerElsewhere
 from batchpay.ledger.open import accept, confirm
 from batchpay.payment import State
+from batchpay.workflows import ledger_care
 from tests.ledger.batches import ACCEPTED, columns, register, send, states
 from tests.ledger.factories import LedgerFactory, PostgresFactory
 from tests.support.postgres import programs_found
@@ -83,6 +84,10 @@ def test_a_copy_under_another_name_pays_nothing(
         for _ in range(2):
             with pytest.raises(LedgerBehind, match="other tables than before"):
                 used.open()
+        found = ledger_care.check_ledger(used.settings)
+        assert (len(found.problems), found.exit_code) == (1, 5)
+        (meaning,) = found.accepting
+        assert meaning.startswith("accepting it puts 3 rows in doubt that it would send, and no new file is registered")
         used.settings = first
         send(used.open(), None, {1: ACCEPTED})
         used.close()

@@ -19,6 +19,7 @@ from batchpay.ledger.open import accept, confirm, create_ledger
 from batchpay.ledger.postgres import deadline
 from batchpay.ledger.postgres import run as of_run
 from batchpay.payment import State
+from batchpay.workflows import ledger_care
 from tests.ledger.batches import ACCEPTED, columns, held_run, register, states
 from tests.ledger.factories import LedgerFactory
 from tests.support.postgres import Cluster, Server, own_cluster
@@ -302,6 +303,8 @@ def test_a_copy_of_a_servers_files_sends_nothing_beside_the_first(office: Office
             machine.open()
         assert set(states(machine.open(read_only=True), office.batch).values()) == {State.PENDING}
         machine.close()
+        (meaning,) = ledger_care.check_ledger(machine.settings).accepting
+        assert meaning.startswith("accepting it changes no row and holds up no file: where it was, nothing more may be")
     office.ada.settings = first
     send_one(office)
     office.ada.settings = elsewhere

@@ -243,7 +243,6 @@ def test_no_account_number_is_readable_in_any_file(registered: LedgerFactory) ->
         (["check", "--json"], 0),
         (["accept"], 2),
         (["accept", "--reason", "to be sure"], 2),
-        (["check", "--accept-witness", "--reason", "moved"], 2),
         (["init"], 5),
     ],
 )

@@ -379,6 +379,23 @@ def test_a_clock_before_the_last_event_is_refused(
         assert abs(closed.open().opened_after_s - hours * 3600) < 1
 
 
+def test_a_clock_that_was_ahead_is_accepted_and_speaks_of_no_loss(
+    closed: LedgerFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every row stays as it is, and new files are registered: nothing was lost, a date was wrong."""
+    with monkeypatch.context() as before:
+        move_last_event(closed, -30, before)
+        found = ledger_care.check_ledger(closed.settings)
+        assert found.accepting == ["accepting it changes no row and holds up no file"]
+        accepted = accept(closed.settings, "ann", "the clock was ahead on Friday")
+    assert (accepted.marked_in_doubt, accepted.lost) == (0, None)
+    ledger = closed.open()
+    assert [event.why for event in ledger.events() if event.kind == "clock accepted"] == [
+        "the clock was ahead on Friday"
+    ]
+    assert register(ledger, columns(ledger, [1], salt="new"), content=b"new")
+
+
 @pytest.mark.parametrize(("days", "warned"), [(59, False), (61, True)])
 def test_a_run_warns_of_a_clock_far_after_the_last_event(
     ledger_factory: LedgerFactory, monkeypatch: pytest.MonkeyPatch, days: int, warned: bool

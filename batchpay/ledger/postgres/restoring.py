@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 from batchpay.errors import LedgerBehind, LedgerElsewhere, LedgerNotUsable, LedgerOnAnotherMachine, WrongUse
@@ -29,6 +29,7 @@ from batchpay.ledger.decisions import (
 )
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.audit import check
+from batchpay.ledger.postgres.connection import LedgerNotPermitted
 from batchpay.ledger.postgres.fences import fence
 from batchpay.ledger.postgres.moves import PostgresMover
 from batchpay.ledger.postgres.store import Connection, PostgresStore, PostgresTransaction
@@ -187,9 +188,12 @@ def follow(store: PostgresStore) -> None:
 
 
 def _told(store: PostgresStore, record: WitnessRecord | None, found: LedgerNotUsable) -> LedgerNotUsable:
-    """Return what was found; mark the ledger as behind if this machine alone may know of events that it has lost."""
+    """Return what was found; mark the ledger as behind if this machine alone may know of events that it has lost.
+
+    Whoever may only read can't mark it, and is told all the same.
+    """
     if isinstance(found, OlderThanWitness):
-        with closing(store.beside()) as own, own.transaction() as transaction:
+        with suppress(LedgerNotPermitted), closing(store.beside()) as own, own.transaction() as transaction:
             transaction.registrations()  # which locks the ledger: a person may have accepted it meanwhile
             if _knows_more(transaction.connection, record, standing_of(transaction.connection)[1]):
                 transaction.execute(sql.SET_BEHIND, (os.uname().nodename,))
