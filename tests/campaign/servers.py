@@ -345,7 +345,7 @@ SABOTAGES: tuple[tuple[str, tuple[str, str, str], str], ...] = (
     (
         "sends what an answer set aside puts back without a look",
         ("workflows/run.py", "    if more <= 0:\n", "    if more:\n"),
-        "tests/workflows/test_put_back.py::test_it_is_not_sent_with_a_plan_that_does_not_have_it",
+        "tests/workflows/test_brought_back.py::test_it_is_not_sent_with_a_plan_that_does_not_have_it",
     ),
     (
         "goes on in the file that a ledger has moved from",

@@ -15,6 +15,7 @@ from batchpay.intake.maps.draft import Choice, Question
 from batchpay.intake.maps.mapping import load_mapping
 from batchpay.workflows import map_file
 from batchpay.workflows.map_file import FileToMap, propose_map
+from batchpay.workflows.rules import make_template
 from tests.support.payment_files import workbook, write
 
 PAYROLL = """\
@@ -207,3 +208,16 @@ def test_a_header_without_rows_has_nothing_to_propose_from(tmp_path: Path) -> No
     proposed = propose_map(FileToMap(write(tmp_path, PAYROLL.splitlines()[0] + "\n")), None, None)
     assert (proposed.rows, proposed.is_whole, proposed.preview, proposed.exit_code) == (0, True, (), 8)
     assert {column.targets for column in proposed.columns} == {()}
+
+
+def test_an_existing_file_is_replaced_only_on_a_persons_word(tmp_path: Path) -> None:
+    """Someone typed a month of payments into it."""
+    path = tmp_path / "payments.csv"
+    make_template(path, replace=False)
+    made = path.read_bytes()
+    path.write_text("typed by hand")
+    with pytest.raises(WrongUse, match="already exists"):
+        make_template(path, replace=False)
+    assert path.read_text() == "typed by hand"
+    make_template(path, replace=True)
+    assert path.read_bytes() == made

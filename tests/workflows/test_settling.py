@@ -1,4 +1,7 @@
-"""Rows in doubt are settled by a person who signs and confirms: until then every row stays as it was."""
+"""Rows in doubt are settled by a person who signs and confirms: until then every row stays as it was.
+
+Pending rows are cancelled on a named person's word.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,12 @@ from typing import Any
 import pytest
 
 from batchpay.cli.reconcile import reconcile as command
-from batchpay.errors import FileRefused, WrongUse
+from batchpay.errors import BatchHeld, FileRefused, WrongUse
 from batchpay.ledger.open import accept, open_ledger
 from batchpay.outcome import Outcome
-from batchpay.payment import State
+from batchpay.payment import State, Totals
 from batchpay.workflows.reconcile import ReconcileRequest, reconcile
-from batchpay.workflows.resolve import ProposedDecisions, RowDecision, Signature, list_in_doubt, settle
+from batchpay.workflows.resolve import ProposedDecisions, RowDecision, Signature, cancel, list_in_doubt, settle
 from tests.support.ledger_factory import Planned, add_batch
 from tests.workflows.desk import ACCEPTED, ANN, IN_DOUBT, PLAIN, Desk
 from tests.workflows.test_brought_back import bring_back, keep
@@ -335,3 +338,53 @@ def test_rows_that_a_killed_run_was_sending_are_listed(desk: Desk) -> None:
     assert ([doubt.row for doubt in found.doubts], found.run_under_way) == ([1], False)
     settled = settle(killed, [RowDecision(1, "declined")], Person(), desk.settings, ANN)
     assert (settled.doubts, settled.run_under_way) == ([], False)
+
+
+KIM = Signature("Kim", "billed twice")
+FILE = [{"invoiceNumber": f"A-{number}", "amount": f"{number}0.00"} for number in (1, 2, 3)]
+
+
+def waiting(desk: Desk) -> str:
+    """A batch whose first row is in doubt and stopped the run: two rows wait."""
+    desk.answer = lambda reference: IN_DOUBT
+    return str(desk.submit(desk.file("may.csv", *FILE)).batch)
+
+
+def test_cancelled_rows_are_not_sent_until_a_person_releases_them(desk: Desk) -> None:
+    """By no call of resume or submit; what is not cancelled goes on, and another file may pay the bill."""
+    batch = waiting(desk)
+    done = cancel(batch, [2], KIM, desk.settings, ANN)
+    assert (done.totals, done.summary.of(State.REJECTED)) == (Totals(1, 20_00), Totals(1, 20_00))
+    del desk.answer
+    assert desk.resume(batch).exit_code == 7
+    assert desk.arrived == {"A-1": 1, "A-3": 1}
+    again = desk.submit(desk.folder / "may.csv")
+    assert (again.of(State.REJECTED).rows, desk.arrived["A-2"]) == (1, 0)
+    assert "row.cancelled" in (desk.folder / "may.rejects.csv").read_text()
+    assert desk.submit(desk.folder / "may.csv", release="it is owed after all").released == Totals(1, 20_00)
+    assert desk.arrived == {"A-1": 1, "A-2": 1, "A-3": 1}
+
+
+def test_a_whole_batch_is_cancelled_but_for_what_may_have_been_paid(desk: Desk) -> None:
+    """A row in doubt is no pending one: whether it was paid is not decided here. Done twice, nothing is left."""
+    batch = waiting(desk)
+    done = cancel(batch, None, KIM, desk.settings, ANN)
+    assert (done.totals, done.summary.of(State.IN_DOUBT).rows) == (Totals(2, 50_00), 1)
+    for rows, told in ((None, "has no pending rows"), ([1], "row 1 is not pending")):
+        with pytest.raises(WrongUse, match=f"{told}.*; nothing was cancelled|{told}; nothing was cancelled"):
+            cancel(batch, rows, KIM, desk.settings, ANN)
+    other = desk.file("june.csv", FILE[1])
+    del desk.answer
+    desk.submit(other)
+    assert desk.arrived == {"A-1": 1, "A-2": 1}
+
+
+def test_nothing_is_cancelled_under_a_run_nor_with_an_account_number_for_a_reason(desk: Desk) -> None:
+    """A row that is about to be sent must not be called cancelled; the ledger keeps the reason for good."""
+    batch = waiting(desk)
+    with closing(open_ledger(desk.settings.ledger)) as ledger:
+        with ledger.lock(ledger.find(batch).digest), pytest.raises(BatchHeld):
+            cancel(batch, None, KIM, desk.settings, ANN)
+        with pytest.raises(WrongUse, match="the account number of row 2"):
+            cancel(batch, None, Signature("Kim", "648443924 was closed"), desk.settings, ANN)
+        assert ledger.find(batch).by_state[State.PENDING].rows == 2
