@@ -11,7 +11,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from tests.campaign.trial import Bench, Findings, finish_and_check, run_traced
+from tests.campaign.trial import Bench, Findings, accepted, finish_and_check, run_traced
 from tests.support.command import Home
 
 _SHUTDOWN = 0x8004587D
@@ -59,8 +59,8 @@ def power_cut(made: Bench, seed: int) -> Findings:
     subprocess.run(["mount", "-o", "loop", str(disk), str(mount)], check=True)
     try:
         shutil.copytree(made.template, mount / "home", symlinks=True)
+        home = accepted(made.home_at(mount / "home"))
         subprocess.run(["sync", "-f", str(mount)], check=True)
-        home = made.home_at(mount / "home")
         since = made.oracle.log.stat().st_size
         _cut_after(made, home, mount, since, random.Random(seed).randrange(1, 9))
         subprocess.run(["umount", str(mount)], check=True)

@@ -29,7 +29,7 @@ from batchpay.web.jobs import Supervisor
 from batchpay.web.site import Listen, Reader, Site
 from batchpay.web.spool import WebStore
 from tests.campaign.kills import Point, chosen, errors_of, points_of
-from tests.campaign.trial import Bench, Findings, finish_and_check
+from tests.campaign.trial import Bench, Findings, accepted, finish_and_check
 from tests.support.command import Home
 from tests.support.page import hidden
 from tests.support.strace import strace
@@ -55,7 +55,7 @@ class Pages:
         self._made.count += 1
         path = self._made.folder / f"page-{self._made.count}"
         shutil.copytree(self._template, path, symlinks=True)
-        return self._made.home_at(path)
+        return accepted(self._made.home_at(path))
 
     def points(self) -> list[Point]:
         """Find every point of an undisturbed child."""
