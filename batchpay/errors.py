@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -152,6 +153,18 @@ class RunStopped(BatchpayError):
     """A run ended before its work was done; running it again is safe."""
 
     exit_code = 6
+
+
+class NoThread(RunStopped):
+    """The system starts no more threads: a container's limit on processes, a limit on memory."""
+
+
+def start_thread(thread: threading.Thread) -> None:
+    """Start a thread; raises NoThread."""
+    try:
+        thread.start()
+    except (RuntimeError, MemoryError):
+        raise NoThread("the system starts no more threads; what was not sent is pending, safe to run again") from None
 
 
 class ClockDiffers(RunStopped):

@@ -23,7 +23,6 @@ from batchpay.cli.process import (
     interrupt_on_signals,
     keep_output,
     open_standard_descriptors,
-    with_room_for_calls,
 )
 from batchpay.errors import BatchpayError, add_on_missing, place_of
 from batchpay.text import printable
@@ -133,7 +132,6 @@ def main() -> None:
     sys.exit(code)
 
 
-@with_room_for_calls
 def _call(context: Context) -> int:
     """Run a command to its exit code."""
     try:

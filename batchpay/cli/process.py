@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import pwd
 import select
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType, FunctionType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 from batchpay.payment import Actor
 
 if TYPE_CHECKING:
-    from batchpay.sending.limits import StopRequest
+    pass
 
 _LOGIN_UID = Path("/proc/self/loginuid")
 """Who logged in, by the kernel's word: `sudo` and `su` don't change it, and nobody but root can."""
@@ -51,22 +49,6 @@ def _account(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"uid {uid}"
-
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-_FRAME_SLOTS = 32_768
-"""A quarter of a MiB: some thousand calls deep. What is not used of it costs nothing."""
-
-
-def with_room_for_calls(function: _Function) -> _Function:
-    """Give a function a frame so large that those of all it calls lie in one piece of memory with it.
-
-    Python takes memory for frames 16 KiB at a time, and gives a piece back with the last frame in it: what is called
-    just across a border asks the kernel each time. Importing polars from within a command did so a thousand times.
-    """
-    code = cast(FunctionType, function).__code__
-    cast(FunctionType, function).__code__ = code.replace(co_stacksize=_FRAME_SLOTS)
-    return function
 
 
 STOPPED = "stopped by a signal; safe to run again"
@@ -141,23 +123,3 @@ def keep_output() -> OutputThatLasts:
     if sys.stdin is None:
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - as long as the process
     return raw[0]
-
-
-class CommandLine:
-    """See workflows.run.ProcessOwner."""
-
-    @contextlib.contextmanager
-    def running(self, stop: StopRequest) -> Iterator[None]:
-        """Let signals ask for an end, however often: rows in flight finish within their deadline.
-
-        They go on to ask after the run: what comes late must not hide how it ended. `interrupt_on_signals` ends that.
-        """
-        if threading.current_thread() is threading.main_thread():
-            _handle_signals(lambda number, frame: stop.ask(f"stopped by {signal.Signals(number).name}"))
-        yield
-
-    def sending(self, workers: int) -> contextlib.AbstractContextManager[None]:
-        """Keep the sending threads on one core."""
-        from batchpay.workflows.run import on_one_core
-
-        return on_one_core(workers)

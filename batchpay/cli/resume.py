@@ -12,7 +12,7 @@ from batchpay.cli.context import Context, option
 from batchpay.cli.operations import UnattendedCommand, operation_options, unattended_run
 from batchpay.cli.options import log_targets, send_options, sending_options
 from batchpay.cli.paths import make_folder, outputs_of
-from batchpay.cli.process import CommandLine, actor
+from batchpay.cli.process import actor
 from batchpay.workflows.requests import run_request, sending_settings
 from batchpay.writing.table import table_format
 
@@ -48,7 +48,7 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
         if options["stale"] != bool(reason):
             raise click.UsageError("--stale and --reason TEXT go together")
         settings = sending_settings(context.settings, send_options(options))
-        request, credentials = run_request(settings, send_options(options), CommandLine())
+        request, credentials = run_request(settings, send_options(options))
         log_targets(context, settings)
 
         def output_path(found: BatchSummary) -> Path:

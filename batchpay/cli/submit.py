@@ -34,7 +34,7 @@ from batchpay.cli.options import (
     sending_options,
 )
 from batchpay.cli.paths import Outputs, beside, check_folder, expand, make_folder, outputs_among, outputs_of
-from batchpay.cli.process import CommandLine, actor
+from batchpay.cli.process import actor
 from batchpay.errors import BatchpayError, WrongUse
 from batchpay.settings import Settings
 from batchpay.text import printable
@@ -184,7 +184,7 @@ def _submit_all(
         look = partial(all_in_doubt, settings)
         work_through(context, paths, lambda path: (0, {}), codes, in_doubt=look, account=account)
         return
-    run, credentials = run_request(settings, send_options(options), CommandLine())
+    run, credentials = run_request(settings, send_options(options))
     log_targets(context, settings)
     if options["archive"]:
         check_folder(make_folder(options["archive"]), Path(options["archive"]))

@@ -17,7 +17,7 @@ from typing import Any
 import certifi
 import requests
 
-from batchpay.errors import SettingsNotUsable
+from batchpay.errors import NoThread, SettingsNotUsable, start_thread
 from batchpay.gateway.origin import Origin, Proxy, check_proxy, is_literal, is_loopback
 from batchpay.settings import GatewaySettings, read_secret_file
 
@@ -218,8 +218,12 @@ class Connector:
             look_up()
         else:
             thread = threading.Thread(target=look_up, daemon=True, name="batchpay-lookup")
-            thread.start()
-            thread.join(remaining_s(deadline))
+            try:
+                start_thread(thread)
+            except NoThread:
+                look_up()  # the system's own limits hold
+            else:
+                thread.join(remaining_s(deadline))
             if thread.is_alive():
                 raise ExchangeFailed(f"the name {host} was not looked up in time")
         if failed or not found:

@@ -2,38 +2,82 @@
 
 from __future__ import annotations
 
-import contextlib
+import signal
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import FrameType
 
 from batchpay.outcome import Outcome
 from batchpay.payment import State
 from batchpay.settings import SubmitSettings
 from batchpay.text import local_time, row_count
 
-_LOOK_S = 1.0
-"""The clock is read this often: somebody may set it."""
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_LOOK_S = 0.1
+"""Who waits looks this often whether the run must end."""
 _PENDING = State.PENDING
 
 
 class StopRequest:
-    """Why a run must end early; the first reason stays. Shared by threads and signal handlers."""
+    """Why a run must end early; the first reason stays. Shared by threads and signal handlers.
 
-    def __init__(self) -> None:
-        self.event = threading.Event()
+    It takes no lock: a second signal may come while the handler of the first one is in the middle of it.
+    """
+
+    signalled = False
+    """Whether a signal was among those who asked."""
+
+    def __init__(self, until: float | None = None) -> None:
+        """`until` is the Unix time after which no further row is begun."""
         self.reason: str | None = None
+        self.until = until
+
+    def begin(self) -> None:
+        """Record that a run begins, for whoever owns the process: nothing is done here."""
 
     def ask(self, reason: str) -> None:
         """Ask every thread to finish what is in flight and begin nothing new."""
         if self.reason is None:
             self.reason = reason
-        self.event.set()
 
-    def __bool__(self) -> bool:
+    def is_set(self) -> bool:
+        """Return whether the run must end, now that it is as late as it is."""
+        if self.reason is None and self.until is not None and time.time() >= self.until:
+            moment = local_time(datetime.fromtimestamp(self.until, UTC))  # with its date: it may have been yesterday's
+            self.ask(f"the time given by --until, {moment}, is reached")
         return self.reason is not None
+
+    __bool__ = is_set
+
+    def wait(self, seconds: float) -> bool:
+        """Wait, at most until the run must end; return whether it must."""
+        end = time.monotonic() + seconds
+        while not self.is_set():
+            if (left_s := end - time.monotonic()) <= 0:
+                return False
+            time.sleep(min(left_s, _LOOK_S))
+        return True
+
+
+class SignalStop(StopRequest):
+    """Asked by SIGINT, SIGTERM and SIGHUP from the moment a run begins, unless the caller of the process ignores them.
+
+    Rows in flight finish within their deadline, however often a signal comes. What comes after the run asks as well: it
+    must not hide how the run ended. For the owner of a process; the main thread must be the one that runs.
+    """
+
+    def begin(self) -> None:
+        """Let signals ask for an end from now on."""
+        if threading.current_thread() is threading.main_thread():
+            for number in STOPPING:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    signal.signal(number, self._hear)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self.signalled = True
+        self.ask(f"stopped by {signal.Signals(number).name}")
 
 
 @dataclass(slots=True)
@@ -41,8 +85,6 @@ class Limits:
     """What ends a call early on purpose, over all files that it sends."""
 
     rows_max: int | None = None
-    until: float | None = None
-    """Unix time after which no further row is begun."""
     started: int = 0
     """Rows begun so far."""
 
@@ -52,35 +94,6 @@ class Limits:
             return False
         self.started += 1
         return True
-
-    def stop_if_too_late(self, stop: StopRequest) -> bool:
-        """Set `stop` if the time is over; return whether it is."""
-        if self.until is None or time.time() < self.until:
-            return False
-        moment = local_time(datetime.fromtimestamp(self.until, UTC))  # with its date: it may have been yesterday's
-        stop.ask(f"the time given by --until, {moment}, is reached")
-        return True
-
-    @contextlib.contextmanager
-    def watched(self, stop: StopRequest) -> Iterator[None]:
-        """Wrap the sending: set `stop` when the time is over, even if all workers wait a minute for the gateway."""
-        if (until := self.until) is None:
-            yield
-            return
-        ended = threading.Event()
-
-        def watch() -> None:
-            while not ended.wait(min(_LOOK_S, max(0.0, until - time.time()))):
-                if self.stop_if_too_late(stop):
-                    return
-
-        watcher = threading.Thread(target=watch, name="until", daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            watcher.join()
 
 
 class CircuitBreaker:

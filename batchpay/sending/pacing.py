@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from batchpay.ledger.contract import SharedPace
 from batchpay.outcome import Finding, Pace
 from batchpay.sending.limit_finder import LimitFinder
+from batchpay.sending.limits import StopRequest
 from batchpay.settings import SubmitSettings, parse_rate
 
 LOOK_S = 1.0
@@ -90,7 +91,7 @@ class Throttle:
     ) -> None:
         """`rate` is the ceiling, None for `auto`; `wait_s_max` bounds a pause; `start` is an earlier run's finding.
 
-        `sleep` waits some seconds and returns true when the run is to stop, as `threading.Event.wait` does.
+        `sleep` waits some seconds and returns true when the run is to stop, as `StopRequest.wait` does.
         """
         self._clock, self._sleep, self._stopped, self._shared = clock, sleep, stopped, shared
         self._turnstile = threading.Lock()
@@ -113,11 +114,11 @@ class Throttle:
     def from_settings(
         cls,
         settings: SubmitSettings,
-        stop: threading.Event,
+        stop: StopRequest,
         shared: SharedPace | None = None,
         start: Finding | None = None,
     ) -> Throttle:
-        """Build a run's throttle, which stops waiting when `stop` is set; raises SettingsNotUsable."""
+        """Build a run's throttle, which stops waiting when `stop` is asked for; raises SettingsNotUsable."""
         rate, wait_s_max = parse_rate(settings.rate), settings.wait_s_max
         return cls(rate, wait_s_max=wait_s_max, sleep=stop.wait, stopped=stop.is_set, start=start, shared=shared)
 

@@ -7,7 +7,7 @@ import queue
 import threading
 from collections.abc import Callable
 
-from batchpay.errors import LedgerNotUsable
+from batchpay.errors import LedgerNotUsable, start_thread
 from batchpay.ledger.contract import Run
 from batchpay.outcome import Outcome
 from batchpay.sending.limits import StopRequest
@@ -45,25 +45,22 @@ _Item = _Intent | tuple[int, Outcome] | None
 class Recorder:
     """Commits what workers pass to it in groups (group commit), in a thread of its own.
 
-    `is_spread` returns whether requests are to leave one after another (spread.py); `on_repeated` is told how many rows
-    of a group are in doubt since other rows have their references.
+    `on_repeated` is told how many rows of a group are in doubt since other rows have their references.
     """
 
     def __init__(
         self,
         run: Run,
         stop: StopRequest,
-        is_spread: Callable[[], bool] = lambda: False,
         on_repeated: Callable[[int], None] = lambda rows: None,
     ) -> None:
         self._run = run
         self._stop = stop
         self._on_repeated = on_repeated
-        self._is_spread = is_spread
         self._waiting: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._failed: LedgerNotUsable | None = None
         self._thread = threading.Thread(target=self._loop, name="recorder", daemon=True)
-        self._thread.start()
+        start_thread(self._thread)
 
     def mark_sending(self, row: int) -> None:
         """Return once `sending` of the row is durable; raise if the row must not be sent."""
@@ -100,14 +97,13 @@ class Recorder:
 
         No worker waits for an outcome's commit, so a single outcome waits briefly for another item. And workers that
         are ready to add something do so first: otherwise they would have to wait for one more commit, which costs as
-        much as ten rows in it. Not when requests are spread: all would be in one commit, and leave together.
+        much as ten rows in it.
         """
         group: list[_Item] = [self._waiting.get()]
         try:
             if isinstance(group[0], tuple):
                 group.append(self._waiting.get(timeout=_OUTCOME_WAITS_S))
-            if not self._is_spread():
-                _give_way()
+            _give_way()
             take, add = self._waiting.get_nowait, group.append
             while True:
                 add(take())

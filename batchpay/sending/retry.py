@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 import tenacity
 
 from batchpay.outcome import Outcome
 from batchpay.payment import State
+from batchpay.sending.limits import StopRequest
 from batchpay.settings import SubmitSettings
 
 _PENDING = State.PENDING
@@ -31,13 +31,13 @@ class Attempts:
     attempts may take: when the last minute's quota was used up, a run with one worker ended there within ten seconds.
     """
 
-    def __init__(self, settings: SubmitSettings, stop: threading.Event) -> None:
+    def __init__(self, settings: SubmitSettings, stop: StopRequest) -> None:
         self._stop = stop
         self._wait_s_max = settings.wait_s_max
         self._attempts_max = settings.attempts_max
         self._backoff = tenacity.wait_random_exponential(multiplier=WAIT_S_FIRST, max=settings.wait_s_max)
         self._retrying = tenacity.Retrying(
-            sleep=tenacity.sleep_using_event(stop),
+            sleep=stop.wait,  # type: ignore[arg-type]
             retry=tenacity.retry_if_result(may_repeat),
             stop=self._is_enough,
             wait=self._wait_s,

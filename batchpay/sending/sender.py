@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from batchpay.errors import LedgerNotUsable
+from batchpay.errors import LedgerNotUsable, NoThread, start_thread
 from batchpay.gateway.transport import PERMISSION_S, BeforeFirstByte, since_boot_s
 from batchpay.ledger.contract import Run
 from batchpay.ledger.records import PendingPayment
@@ -23,7 +23,6 @@ from batchpay.sending.limits import CircuitBreaker, Limits, StopRequest
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.recorder import ClaimRefused, Recorder
 from batchpay.sending.retry import Attempts
-from batchpay.sending.spread import Spread
 from batchpay.settings import SubmitSettings
 from batchpay.text import row_count
 
@@ -77,8 +76,7 @@ class Sender:
         self._failed: Exception | None = None
         self._lock = threading.Lock()
         self._breaker = CircuitBreaker(settings)
-        self._spread = Spread(settings.workers)
-        self._recorder = Recorder(run, stop, lambda: self._spread.is_on, self._count_repeated)
+        self._recorder = Recorder(run, stop, self._count_repeated)
         self.tally = Tally()
 
     def send_all(
@@ -86,31 +84,33 @@ class Sender:
         limits: Limits,
         progress: Callable[[Tally], None] = lambda tally: None,
         holds_back: HoldsBack = lambda payment: False,
+        say: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Send pending rows in file order until none is left or the run must stop; `stop.reason` then holds the reason.
 
         Rows for which `holds_back` is true stay pending; it is called when a row is taken, and right before each
-        attempt.
+        attempt. `say` shows a line that a person should see. What `progress` raises ends nothing: it is not called
+        again.
 
         Raises LedgerNotUsable if the ledger failed: then nothing was sent that it does not know of.
         """
         workers: list[threading.Thread] = []
-        self._limits, self._holds_back, self._payments = limits, holds_back, self._pending()
+        self._limits, self._holds_back, self._payments, self._progress = limits, holds_back, self._pending(), progress
         try:
             while (first := self._next_payment()) is not None and not self._send_canary(first):
                 pass
             if first is not None:
-                workers = self._start_workers()
+                workers = self._start_workers(say)
             for worker in workers:
                 while worker.is_alive():
                     worker.join(_TICK_S)
-                    progress(self.tally)
+                    self._show_progress()
         finally:
             self._no_more = True
             for worker in workers:  # each row in flight ends within its own deadline
                 worker.join()
             self._recorder.close()
-            progress(self.tally)
+            self._show_progress()
         if self._failed is not None:
             raise self._failed
         if self._limit_reached:  # only now: rows that were taken before the limit are sent
@@ -132,14 +132,29 @@ class Sender:
             self._stop.ask("the first row got no recognized answer")
         return True
 
-    def _start_workers(self) -> list[threading.Thread]:
-        """Start as many workers as there are rows for, each with its first row."""
+    def _start_workers(self, say: Callable[[str], None]) -> list[threading.Thread]:
+        """Start as many workers as there are rows for, and as the system lets run, each with its first row."""
         workers: list[threading.Thread] = []
         while len(workers) < self._settings.workers and (payment := self._next_payment()) is not None:
             name = f"worker {len(workers) + 1}"
-            workers.append(threading.Thread(target=self._work, args=(payment,), name=name, daemon=True))
-            workers[-1].start()
+            worker = threading.Thread(target=self._work, args=(payment,), name=name, daemon=True)
+            try:
+                start_thread(worker)
+            except NoThread as error:
+                if workers:
+                    say(f"{len(workers)} of {self._settings.workers} workers run: the system starts no more threads")
+                    self._send(payment)
+                else:
+                    self._stop.ask(str(error))
+                break
+            workers.append(worker)
         return workers
+
+    def _show_progress(self) -> None:
+        try:
+            self._progress(self.tally)
+        except Exception:  # who watches may not decide what becomes of payments
+            self._progress = lambda tally: None
 
     def _work(self, payment: PendingPayment | None) -> None:
         """Send a row, then others while there are any to begin."""
@@ -187,16 +202,14 @@ class Sender:
             return Outcome(State.PENDING, "not begun", stop="stopped")
         if self._holds_back(payment):  # it may have waited for minutes, beyond midnight
             raise _HeldBack
-        granted, left_at = False, 0.0
+        granted = False
 
         def before_first_byte() -> float:
-            nonlocal granted, left_at
+            nonlocal granted
             allowed_until = since_boot_s() + PERMISSION_S
             self._recorder.mark_sending(payment.row)
             granted = True
-            self._spread.wait()
             self._throttle.leave()
-            left_at = time.monotonic()
             return allowed_until
 
         sent_at = time.monotonic()
@@ -211,8 +224,6 @@ class Sender:
         if granted:
             self._recorder.record(payment.row, outcome)
         if outcome.answer.http_status is not None:
-            if outcome.state is not State.PENDING:  # a refusal takes the gateway hardly any time
-                self._spread.learn(time.monotonic() - left_at)
             self._throttle.learn(outcome.pace, sent_at)
         with self._lock:
             self.tally.attempts += 1
@@ -221,7 +232,7 @@ class Sender:
 
     def _is_over(self) -> bool:
         """Return whether nothing more may be begun: checked right before each attempt, since a row may have waited."""
-        return self._limits.stop_if_too_late(self._stop) or bool(self._stop)
+        return self._stop.is_set()
 
     def _count_repeated(self, rows: int) -> None:
         with self._lock:

@@ -10,8 +10,7 @@ import dataclasses
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from types import FrameType
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from batchpay.approval.plan import Plan, PlanText
@@ -19,18 +18,17 @@ from batchpay.errors import BatchpayError, FileRefused, NotUsable, RunStopped, W
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Totals
+from batchpay.sending.limits import StopRequest
 from batchpay.settings import Settings
 from batchpay.web.acts import makers, page_settings
 from batchpay.web.task import ProgressWriter, Task, request_of
 from batchpay.web.words import unknown_batch
 from batchpay.workflows.requests import SendOptions, run_request
-from batchpay.workflows.run import on_one_core
 from batchpay.workflows.run import resume as workflow_resume
 from batchpay.workflows.submit import SubmitRequest
 from batchpay.workflows.submit import submit as workflow_submit
 
 if TYPE_CHECKING:
-    from batchpay.sending.limits import StopRequest
     from batchpay.sending.pacing import Throttle
     from batchpay.sending.sender import Tally
 
@@ -46,9 +44,10 @@ def send(task: Task) -> int:
             return 2
     settings, writer = page_settings(task.settings), task.progress_writer()
     writer.write(now=True, step="reading")
-    owner = _JobOwner()
+    stop: StopRequest | None = None
     try:
-        run, credentials = run_request(settings, SendOptions(), owner)
+        run, credentials = run_request(settings, SendOptions())
+        stop = run.stop
         with _watched(task, run.stop):
             plan = PlanText(task.file["name"], task.file["plan"])
             batch = _batch_of(plan, task, settings)
@@ -60,8 +59,8 @@ def send(task: Task) -> int:
 
                     def watch(rows: int) -> None:
                         writer.write(step="reading", rows=rows)
-                        if run.stop.reason:
-                            raise RunStopped(run.stop.reason)
+                        if run.stop:
+                            raise RunStopped(run.stop.reason or "")
 
                     request = dataclasses.replace(request_of(task.file, path, settings), watch=watch)
                     submission = SubmitRequest(run, plan=plan)
@@ -69,9 +68,9 @@ def send(task: Task) -> int:
     except (FileRefused, WaitingForPerson) as error:
         return _end(task, "stopped", str(error), error.exit_code) if _is_begun(task) else _send_back(task, error)
     except BatchpayError as error:
-        owner.leave_wanted()
+        _leave_wanted(stop)
         return _end(task, "stopped", str(error), error.exit_code)
-    owner.leave_wanted()
+    _leave_wanted(stop)
     state = "stopped" if summary.waiting else "done"  # what is held back waits for another day
     return _end(task, state, summary.stopped, summary.exit_code, batch=summary.batch)
 
@@ -123,32 +122,10 @@ def _end(task: Task, state: str, told: str | None, code: int, **values: str | No
     return code
 
 
-class _JobOwner:
-    """See workflows.run.ProcessOwner."""
-
-    def __init__(self) -> None:
-        self.signalled = False
-
-    @contextmanager
-    def running(self, stop: StopRequest) -> Iterator[None]:
-        """Let signals request a stop: rows in flight finish within their deadline."""
-
-        def ask(number: int, frame: FrameType | None) -> None:
-            self.signalled = True
-            stop.ask(f"stopped by {signal.Signals(number).name}")
-
-        for number in _SIGNALS:
-            signal.signal(number, ask)
-        yield
-
-    def sending(self, workers: int) -> AbstractContextManager[None]:
-        """Keep the sending threads on one core."""
-        return on_one_core(workers)
-
-    def leave_wanted(self) -> None:
-        """End here if a signal ended the run: the job stays wanted, and a server starts it again."""
-        if self.signalled:
-            raise SystemExit(RunStopped.exit_code)
+def _leave_wanted(stop: StopRequest | None) -> None:
+    """End here if a signal ended the run: the job stays wanted, and a server starts it again."""
+    if stop is not None and stop.signalled:
+        raise SystemExit(RunStopped.exit_code)
 
 
 class _Progress:

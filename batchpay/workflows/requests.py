@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # few files have a map
     from batchpay.ledger.contract import Ledger
     from batchpay.schemas.options import RuleOptions
     from batchpay.validation.rejects import Rejects
-    from batchpay.workflows.run import ProcessOwner, RunRequest
+    from batchpay.workflows.run import RunRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,19 +203,20 @@ def sending_settings(settings: Settings, options: SendOptions) -> Settings:
     return dataclasses.replace(settings, submit=dataclasses.replace(settings.submit, **chosen))
 
 
-def run_request(settings: Settings, options: SendOptions, owner: ProcessOwner) -> tuple[RunRequest, Credentials]:
+def run_request(settings: Settings, options: SendOptions) -> tuple[RunRequest, Credentials]:
     """Return how far a run may go, what it checks at the gateway first, and the key; the results' path comes later.
 
-    An origin that money must not be sent to is refused before anything else is done.
+    An origin that money must not be sent to is refused before anything else is done. For the owner of a process: once
+    a run has begun, signals ask for its end.
     """
     from batchpay.gateway.accounts import Preflight
-    from batchpay.sending.limits import Limits
+    from batchpay.sending.limits import Limits, SignalStop
     from batchpay.workflows.run import RunRequest
 
     credentials = _credentials(settings)
     preflight = None if options.preflight is False else Preflight(settings.gateway, credentials)
-    limits = Limits(rows_max=options.limit, until=options.until)
-    return RunRequest(None, limits, preflight, owner=owner), credentials
+    stop = SignalStop(options.until)
+    return RunRequest(None, Limits(rows_max=options.limit), preflight, stop), credentials
 
 
 def preflight_of(settings: Settings) -> Preflight:

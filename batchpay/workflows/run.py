@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from pathlib import Path
@@ -37,7 +37,6 @@ from batchpay.operations.logs import is_logging, log
 from batchpay.payment import Actor, RunWork, State, Totals
 from batchpay.reports.results import told_more, write_results
 from batchpay.sending.limits import Limits, StopRequest
-from batchpay.sending.one_core import on_one_core as on_one_core  # for the owner of a process
 from batchpay.sending.pacing import PaceKept, Throttle
 from batchpay.sending.retry import Attempts
 from batchpay.sending.sender import Sender, Tally
@@ -73,28 +72,6 @@ class Progress(Protocol):
         """Show one line that a person should see."""
 
 
-class ProcessOwner(Protocol):
-    """What the owner of the process does around a run: only the owner may touch signals and processors."""
-
-    def running(self, stop: StopRequest) -> AbstractContextManager[None]:
-        """Wrap a run from taking over its batch to its results: signals may set `stop`."""
-
-    def sending(self, workers: int) -> AbstractContextManager[None]:
-        """Wrap only the sending, done by this thread and the `workers` threads that it starts."""
-
-
-class LibraryProcess:
-    """The owner of a process that is left as is."""
-
-    def running(self, stop: StopRequest) -> AbstractContextManager[None]:
-        """Do nothing."""
-        return nullcontext()
-
-    def sending(self, workers: int) -> AbstractContextManager[None]:
-        """Do nothing."""
-        return nullcontext()
-
-
 @dataclass(frozen=True, slots=True)
 class RunRequest:
     """How far a run may go, and where its results are written."""
@@ -105,7 +82,6 @@ class RunRequest:
     """What to check at the gateway before sending; None checks nothing."""
     stop: StopRequest = field(default_factory=StopRequest)
     """What stopped one file of a call stops those after it: one object for all of them."""
-    owner: ProcessOwner = field(default_factory=LibraryProcess)
     approvals: int | None = None
     """How many people approved exactly what this run sends, if a plan lets it: that is sent, or nothing.
 
@@ -143,13 +119,13 @@ def run_batch(
     _require_approval(ledger, batch, settings, request)
     clock = _note_clock(ledger, settings, progress)
     doubted = _rows_in_doubt(ledger, batch)
-    with request.owner.running(request.stop):
-        run = _BatchRun(ledger, batch, settings, request, actor, progress)
-        with run.ending():
-            run.send(credentials)
-        finished = replace(run.finished(), clock_note=clock)
-        _log_end(ledger, finished, doubted)
-        return _with_results(ledger, finished, request.results)
+    request.stop.begin()
+    run = _BatchRun(ledger, batch, settings, request, actor, progress)
+    with run.ending():
+        run.send(credentials)
+    finished = replace(run.finished(), clock_note=clock)
+    _log_end(ledger, finished, doubted)
+    return _with_results(ledger, finished, request.results)
 
 
 class _BatchRun:
@@ -265,24 +241,21 @@ class _BatchRun:
 
     def _send_pending(self, credentials: Credentials) -> None:
         """Send under the throttle until nothing is left or the run must stop; remember the gateway's limit, if met."""
-        settings, stop, limits = self._settings, self._request.stop, self._request.limits
-        with (
-            closing(PaymentsClient(settings.gateway, credentials)) as client,
-            self._request.owner.sending(settings.submit.workers),
-        ):
+        settings, stop = self._settings, self._request.stop
+        with closing(PaymentsClient(settings.gateway, credentials)) as client:
             shared = self._ledger.shared_pace(self._before.environment, self._before.origin)
-            throttle = Throttle.from_settings(settings.submit, stop.event, shared, start := shared.found())
+            throttle = Throttle.from_settings(settings.submit, stop, shared, start := shared.found())
             if start is not None and throttle.state().rate == start.rate:
                 self._progress.say(f"starting at {start}, the pace at which an earlier run ended")
-            attempts = Attempts(settings.submit, stop.event)
+            attempts = Attempts(settings.submit, stop)
             self._sender = Sender(self._run, client.pay, throttle, attempts, settings.submit, stop)
             try:
-                with limits.watched(stop):
-                    self._sender.send_all(
-                        limits,
-                        lambda tally: self._progress.update(tally, throttle),
-                        lambda payment: payment.row in self._held_back or self._midnight.missed_by(payment),
-                    )
+                self._sender.send_all(
+                    self._request.limits,
+                    lambda tally: self._progress.update(tally, throttle),
+                    lambda payment: payment.row in self._held_back or self._midnight.missed_by(payment),
+                    self._progress.say,
+                )
             finally:
                 self._pace = pace = throttle.told()
                 log("pace", batch=self._before.batch, rate=f"{pace.rate:.3g}", reason=pace.concluded)

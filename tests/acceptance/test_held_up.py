@@ -76,6 +76,28 @@ def test_a_row_killed_before_its_first_byte_is_in_doubt(paying_home: Home, oracl
     assert len(received) == 40 - WORKERS + on_their_way
 
 
+@pytest.mark.parametrize("paying_home", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("threads", [0, 2])
+def test_threads_that_the_system_refuses_leave_no_row_in_doubt(paying_home: Home, oracle: Oracle, threads: int) -> None:
+    """Under `ulimit -v` or a container's limit four rows were in doubt, at every run anew, and the run ended with 1."""
+    oracle.plan()
+    small_file(paying_home.path / "a.csv", 40)
+    arguments = ["submit", "a.csv", "--json", "--no-preflight", "--workers", str(WORKERS), "--rate", "100"]
+    with paying_home.start(
+        str(threads), *arguments, module="tests.support.few_threads", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        told, notes = json.loads(process.stdout.read()), process.stderr.read()
+    if threads:
+        assert (told["exit_code"], told["accepted"], told["in_doubt"]) == (0, 40, 0)
+        assert f"{threads} of {WORKERS} workers run: the system starts no more threads" in notes
+    else:
+        assert (told["exit_code"], told["accepted"], told["in_doubt"], told["pending"]) == (6, 1, 0, 39)
+        assert told["stopped"].startswith("the system starts no more threads")
+        assert paying_home.json("submit", "a.csv")["accepted"] == 40
+    assert set(oracle.received().values()) == {1}
+
+
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_lets_held_requests_leave(oracle_home: Home, oracle: Oracle, sign: signal.Signals) -> None:
     """The rows are recorded as sending: they are sent and answered; nothing else begins, nothing is in doubt."""

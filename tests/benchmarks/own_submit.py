@@ -21,7 +21,6 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from batchpay.cli.process import CommandLine
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.ledger.open import open_ledger
@@ -173,7 +172,7 @@ def durable(folder: Path, rate: str, workers: int, limit: int | None) -> dict[st
         before = batch.by_state[State.ACCEPTED].rows
         with ledger.lock(batch.digest):
             started, cpu_before = time.perf_counter(), _cpu_s()
-            request = RunRequest(results=None, limits=Limits(rows_max=limit), owner=CommandLine())
+            request = RunRequest(results=None, limits=Limits(rows_max=limit))
             finished = run_batch(ledger, batch, settings, CREDENTIALS, request, Actor("benchmark", "here"), Quiet())
             elapsed_s, cpu_s = time.perf_counter() - started, _cpu_s() - cpu_before
     by_state = {state.value: totals.rows for state, totals in finished.by_state.items()}
@@ -190,8 +189,8 @@ def bare(origin: str, path: Path, rows: int, workers: int) -> dict[str, Any]:
     started, cpu_before = time.perf_counter(), _cpu_s()
     with closing(PaymentsClient(settings.gateway, CREDENTIALS)) as client:
         client.test_connection()
-        throttle = Throttle.from_settings(settings.submit, stop.event)
-        attempts = Attempts(settings.submit, stop.event)
+        throttle = Throttle.from_settings(settings.submit, stop)
+        attempts = Attempts(settings.submit, stop)
         sender = Sender(GrantsAtOnce(bodies), client.pay, throttle, attempts, settings.submit, stop)
         sender.send_all(Limits())
     elapsed_s, cpu_s = time.perf_counter() - started, _cpu_s() - cpu_before

@@ -81,9 +81,9 @@ def _trial(ledger: Ledger, server: FaultServer, bundle: str, story: str, row: in
     with closing(PaymentsClient(settings, CREDENTIALS)) as client, ledger.lock(ledger.find(name).digest):
         payer = _Payer(client, server, row, stop if stopping else None)
         run = ledger.start(name, "campaign")
-        attempts = Attempts(_SETTINGS, stop.event)
+        attempts = Attempts(_SETTINGS, stop)
         pay = _numbered(payer)
-        sender = Sender(run, pay, Throttle.from_settings(_SETTINGS, stop.event), attempts, _SETTINGS, stop)
+        sender = Sender(run, pay, Throttle.from_settings(_SETTINGS, stop), attempts, _SETTINGS, stop)
         sender.send_all(Limits())
         run.finish(stop.reason)
     server.closing.set()

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from batchpay.cli import process
-from batchpay.cli.process import CommandLine, OutputThatLasts
-from batchpay.sending.limits import StopRequest
+from batchpay.cli.process import OutputThatLasts
+from batchpay.sending.limits import SignalStop
 from batchpay.writing import process_memory
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -108,9 +108,8 @@ def test_a_signal_between_the_command_and_its_end_is_told_in_a_line() -> None:
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_after_a_run_only_asks(number: signal.Signals) -> None:
     """What a run found, a row in doubt for one, is not hidden by a signal while its results are printed."""
-    stop = StopRequest()
-    with CommandLine().running(stop):
-        pass
+    stop = SignalStop()
+    stop.begin()
     os.kill(os.getpid(), number)
     assert stop.reason == f"stopped by {number.name}"
 
@@ -119,9 +118,9 @@ def test_a_signal_after_a_run_only_asks(number: signal.Signals) -> None:
 def test_an_ignored_signal_stays_ignored() -> None:
     """As nohup wants it."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    stop = StopRequest()
-    with CommandLine().running(stop):
-        os.kill(os.getpid(), signal.SIGHUP)
+    stop = SignalStop()
+    stop.begin()
+    os.kill(os.getpid(), signal.SIGHUP)
     assert stop.reason is None
 
 

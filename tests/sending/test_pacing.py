@@ -13,6 +13,7 @@ import pytest
 
 from batchpay.errors import SettingsNotUsable
 from batchpay.outcome import Pace
+from batchpay.sending.limits import StopRequest
 from batchpay.sending.pacing import ALONE_S_MAX, Throttle
 from batchpay.settings import SubmitSettings, parse_rate
 from tests.support import pace_world
@@ -346,14 +347,14 @@ def test_pause_holds_a_thread_that_waits_already() -> None:
 
 def test_stop_ends_every_wait() -> None:
     """When the run is to stop, waiting threads and later ones are turned away."""
-    stop = threading.Event()
+    stop = StopRequest()
     throttle = Throttle.from_settings(SubmitSettings(rate="0.1"), stop)
     assert throttle.acquire()
     turned_away: list[bool] = []
     threads = [threading.Thread(target=lambda: turned_away.append(throttle.acquire())) for _ in range(8)]
     for thread in threads:
         thread.start()
-    stop.set()
+    stop.ask("stopped")
     for thread in threads:
         thread.join(5)
     assert turned_away == [False] * 8
@@ -363,7 +364,7 @@ def test_stop_ends_every_wait() -> None:
 
 def test_longest_wait_of_the_settings_bounds_a_pause() -> None:
     """submit.wait_s_max bounds a pause, however long the gateway asks."""
-    throttle = Throttle.from_settings(SubmitSettings(rate="10", wait_s_max=7.0), threading.Event())
+    throttle = Throttle.from_settings(SubmitSettings(rate="10", wait_s_max=7.0), StopRequest())
     throttle.learn(Pace(retry_after_s=3600.0, refused=True), time.monotonic())
     assert 0 < throttle.state().paused_s <= 7.0
 

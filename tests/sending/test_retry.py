@@ -9,6 +9,7 @@ import pytest
 
 from batchpay.outcome import Outcome, Pace
 from batchpay.payment import State
+from batchpay.sending.limits import StopRequest
 from batchpay.sending.retry import WAIT_S_FIRST, Attempts
 from batchpay.settings import SubmitSettings
 
@@ -21,19 +22,18 @@ FINAL = [
 ]
 
 
-class Recorded(threading.Event):
-    """A stop event whose waits are written down instead of waited for."""
+class Recorded(StopRequest):
+    """A request whose waits are written down instead of waited for."""
 
     def __init__(self, stop_after: int | None = None) -> None:
         super().__init__()
         self.waits: list[float] = []
         self._stop_after = stop_after
 
-    def wait(self, timeout: float | None = None) -> bool:
-        assert timeout is not None
-        self.waits.append(timeout)
+    def wait(self, seconds: float) -> bool:
+        self.waits.append(seconds)
         if len(self.waits) == self._stop_after:
-            self.set()
+            self.ask("stopped")
         return self.is_set()
 
 
@@ -119,7 +119,7 @@ def test_stop_ends_a_wait_and_further_attempts(waits: int) -> None:
     """Nothing more is attempted and the row stays pending; stopped already, it is not even waited for."""
     stop = Recorded(stop_after=waits)
     if not waits:
-        stop.set()
+        stop.ask("stopped")
     attempt, made = in_turn(*[PENDING] * 9)
     assert Attempts(SubmitSettings(), stop).run(attempt) == PENDING
     assert (len(made), len(stop.waits)) == (max(1, waits), waits)

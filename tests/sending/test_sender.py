@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -19,7 +18,6 @@ from batchpay.sending.pacing import Throttle
 from batchpay.sending.recorder import Recorder
 from batchpay.sending.retry import Attempts
 from batchpay.sending.sender import Pay, Sender, Tally
-from batchpay.sending.spread import Spread
 from batchpay.settings import SubmitSettings
 from batchpay.text import local_time
 from tests.sending.plain_run import PlainRun
@@ -58,8 +56,8 @@ def sender_of(
     run: PlainRun, pay: Pay, settings: SubmitSettings, stop: StopRequest, throttle: type[Throttle] = Throttle
 ) -> Sender:
     """A sender at the settings' pace."""
-    paced = throttle.from_settings(settings, stop.event)
-    return Sender(run, pay, paced, Attempts(settings, stop.event), settings, stop)
+    paced = throttle.from_settings(settings, stop)
+    return Sender(run, pay, paced, Attempts(settings, stop), settings, stop)
 
 
 def test_a_commit_takes_all_that_waits_in_order() -> None:
@@ -92,16 +90,6 @@ def test_a_commit_takes_what_workers_hand_in_that_are_ready_to(monkeypatch: pyte
     intent.join()
     recorder.close()
     assert run.outcomes == [[2, 3, 4]]
-
-
-def test_a_commit_does_not_wait_for_others_where_requests_are_spread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At 20 ms the rows of all 64 workers waited for one commit, left together, and were answered together."""
-    run, asked = _Groups(), []
-    monkeypatch.setattr("batchpay.sending.recorder._give_way", lambda: asked.append(True))
-    recorder = Recorder(run, StopRequest(), is_spread=lambda: True)
-    recorder.mark_sending(1)
-    recorder.close()
-    assert not asked
 
 
 def test_after_a_commit_that_failed_nothing_is_granted_any_more() -> None:
@@ -168,16 +156,14 @@ def test_a_fault_of_ours_is_a_doubt_only_once_the_row_may_have_left(granted: boo
     assert (sender.tally.attempts, stop.reason) == (1, "internal error: ZeroDivisionError")
 
 
-def test_the_pace_hears_every_answer_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing came back the gateway has said nothing of its limit; a refusal does not say how long it takes."""
+def test_the_pace_hears_every_answer_and_nothing_else() -> None:
+    """Where nothing came back the gateway has said nothing of its limit."""
     run, stop = _Groups(rows=4), StopRequest()
     settings = SubmitSettings(rate="1000", workers=1, wait_s_max=0.001)
-    paces, heard, taken_s = [Pace(retry_after_s=0.5), None, Pace(limit=9.0), Pace(refused=True)], [], list[float]()
+    paces, heard = [Pace(retry_after_s=0.5), None, Pace(limit=9.0), Pace(refused=True)], list[Pace | None]()
     answers = [Outcome(State.ACCEPTED, "success", Answer(200), pace=pace) for pace in paces[:3]]
     answers.append(Outcome(State.PENDING, "HTTP 429", Answer(429), pace=paces[3]))
     answers.append(Outcome(State.IN_DOUBT, "silence"))
-    monkeypatch.setattr(Spread, "learn", lambda self, exchange_s: taken_s.append(exchange_s))
-    began = time.monotonic()
 
     class Hearing(Throttle):
         def learn(self, pace: Pace | None, sent_at: float) -> None:
@@ -192,11 +178,9 @@ def test_the_pace_hears_every_answer_and_nothing_else(monkeypatch: pytest.Monkey
     sender.send_all(Limits())
     assert heard == paces
     assert (sender.tally.attempts, sender.tally.finished) == (5, 4)
-    assert len(taken_s) == 3
-    assert 0 <= sum(taken_s) <= time.monotonic() - began
 
 
-def test_a_row_waits_for_its_slot_then_for_its_commit_then_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_waits_for_its_slot_then_for_its_commit_then_leaves() -> None:
     """What the ledger's commit held up is spread again before the first byte: bunched, it is more than the rate."""
     steps: list[str] = []
 
@@ -220,10 +204,9 @@ def test_a_row_waits_for_its_slot_then_for_its_commit_then_leaves(monkeypatch: p
         return ACCEPTED
 
     run, stop, settings = Noting(rows=5), StopRequest(), SubmitSettings(rate="1000", workers=1)
-    monkeypatch.setattr(Spread, "wait", lambda self: steps.append("one after another"))
     sender = sender_of(run, pay, settings, stop, Paced)
     sender.send_all(Limits())
-    assert steps == ["slot", "sending is durable", "one after another", "leave", "bytes"] * 5
+    assert steps == ["slot", "sending is durable", "leave", "bytes"] * 5
     assert sender.tally.outcomes[State.ACCEPTED] == 5
 
 
@@ -264,17 +247,17 @@ def test_a_row_that_another_run_has_is_not_sent_and_stops_the_run() -> None:
 def test_until_is_held_by_rows_that_wait_already() -> None:
     """Rows handed to workers before the time was over are not begun after it. Once up to two a worker were."""
     run, stop, settings = _Groups(rows=50), StopRequest(), SubmitSettings(rate="10000", workers=8)
-    limits, paid = Limits(until=time.time() + 3600), 0
+    paid = 0
 
     def pay(body: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
         nonlocal paid
         before_first_byte()
         paid += 1
         if paid == 5:
-            limits.until = 0.0
+            stop.until = 0.0
         return ACCEPTED
 
-    sender_of(run, pay, settings, stop).send_all(limits)
+    sender_of(run, pay, settings, stop).send_all(Limits())
     assert 5 <= paid <= 5 + settings.workers
     assert stop.reason == f"the time given by --until, {local_time(datetime.fromtimestamp(0, UTC))}, is reached"
 
@@ -283,18 +266,17 @@ def test_until_is_held_by_rows_that_wait_already() -> None:
 def test_the_run_may_be_over_when_a_slot_comes(*, by_signal: bool) -> None:
     """At a low rate a row waits for it for a while: meanwhile the time is over, or a signal comes."""
     run, stop, settings = _Groups(rows=5), StopRequest(), SubmitSettings(rate="1000", workers=1)
-    limits = Limits(until=time.time() + 3600)
 
     class Slow(Throttle):
         def acquire(self) -> bool:
             if by_signal:
                 stop.ask("SIGTERM")
             else:
-                limits.until = 0.0
+                stop.until = 0.0
             return True
 
     sender = sender_of(run, never, settings, stop, Slow)
-    sender.send_all(limits)
+    sender.send_all(Limits())
     too_late = f"the time given by --until, {local_time(datetime.fromtimestamp(0, UTC))}, is reached"
     assert (sender.tally.attempts, run.outcomes) == (0, [])
     assert stop.reason == ("SIGTERM" if by_signal else too_late)
@@ -501,19 +483,3 @@ def test_the_breaker_counts_exactly(answers: str, begun: int, reason: str | None
 
     sender_of(PlainRun(len(answers)), pay, settings, stop).send_all(Limits())
     assert (len(answers) - len(left), stop.reason) == (begun, reason)
-
-
-def test_the_time_of_until_is_heard_by_who_waits_for_the_gateway() -> None:
-    """A run that waited for Retry-After ended up to a minute late: nobody looked at the clock meanwhile."""
-    stop = StopRequest()
-    with Limits(until=0.0).watched(stop):
-        assert stop.event.wait(10)
-        for watcher in (one for one in threading.enumerate() if one.name == "until"):
-            watcher.join(10)
-            assert not watcher.is_alive(), "it looked again and again, on a processor of its own"
-    assert stop.reason == f"the time given by --until, {local_time(datetime.fromtimestamp(0, UTC))}, is reached"
-    for limits in (Limits(), Limits(until=4e9)):
-        stop = StopRequest()
-        with limits.watched(stop):
-            pass
-        assert stop.reason is None

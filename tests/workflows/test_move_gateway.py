@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from batchpay.payment import Actor, Environment, State
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.settings import GatewaySettings, Settings
 from batchpay.workflows.move_gateway import move_gateway, notes_on_gateway, refuse_other_gateway
-from batchpay.workflows.run import LibraryProcess, RunRequest
+from batchpay.workflows.run import RunRequest
 from tests.support.ledger_factory import ORIGIN, Planned, add_batch, ledger_in, ledger_settings
 from tests.workflows.desk import ACCEPTED, ANN, Desk, Quiet
 
@@ -78,16 +78,16 @@ def test_a_batch_that_is_being_sent_is_not_moved(tmp_path: Path) -> None:
             move_gateway(ORIGIN, NEW, "why", settings_at(tmp_path, NEW), ADA)
 
 
-class Moving(LibraryProcess):
-    """A process in which a batch is moved after a run has found it, before the run begins."""
+class Moving(StopRequest):
+    """What a run begins with, and by which a batch is moved after the run has found it."""
 
     def __init__(self, desk: Desk) -> None:
+        super().__init__()
         self.desk = desk
 
-    def running(self, stop: StopRequest) -> AbstractContextManager[None]:
+    def begin(self) -> None:
         with closing(open_ledger(self.desk.settings.ledger)) as ledger:
             ledger.move_gateway([ledger.find(None).batch], NEW, "", str(ADA), "their letter of May")
-        return super().running(stop)
 
 
 @pytest.mark.usefixtures("on_both")
@@ -96,7 +96,7 @@ def test_a_batch_that_moves_as_its_run_begins_is_not_sent_to_the_old_address(des
     path = two_bills(desk)
     desk.submit(path, run=RunRequest(None, Limits(rows_max=0)))
     with pytest.raises(BatchHeld, match=f"was moved to {NEW} meanwhile; nothing was sent"):
-        desk.submit(path, run=RunRequest(None, owner=Moving(desk)))
+        desk.submit(path, run=RunRequest(None, stop=Moving(desk)))
     assert desk.arrived == {}
 
 

@@ -24,7 +24,6 @@ from batchpay.workflows.requests import (
     sending_settings,
     targets,
 )
-from batchpay.workflows.run import LibraryProcess
 from tests.workflows.desk import Desk
 from tests.workflows.office import RELEASE, Office
 
@@ -99,11 +98,9 @@ def test_the_gateway_is_queried_first_unless_a_call_says_no(
 ) -> None:
     """Otherwise a wrong key or a deleted account is discovered by the first payments."""
     monkeypatch.setenv("BATCHPAY_API_KEY", "desk-key")
-    request, credentials = run_request(
-        desk.settings, SendOptions(limit=3, until=7.0, preflight=asked), LibraryProcess()
-    )
+    request, credentials = run_request(desk.settings, SendOptions(limit=3, until=7.0, preflight=asked))
     assert isinstance(request.preflight, Preflight) is asks
-    assert (request.limits.rows_max, request.limits.until, request.results) == (3, 7.0, None)
+    assert (request.limits.rows_max, request.stop.until, request.results) == (3, 7.0, None)
     assert credentials.api_id == "desk"
 
 
@@ -111,7 +108,7 @@ def test_the_gateway_is_queried_first_unless_a_call_says_no(
 def test_money_goes_to_no_unsafe_origin_and_no_key_is_looked_for(desk: Desk, url: str) -> None:
     """The address is refused before a key is read that could only be sent there."""
     settings = replace(desk.settings, gateway=replace(desk.settings.gateway, base_url=url))
-    for ask in (lambda: run_request(settings, SendOptions(), LibraryProcess()), lambda: preflight_of(settings)):
+    for ask in (lambda: run_request(settings, SendOptions()), lambda: preflight_of(settings)):
         with pytest.raises(SettingsNotUsable, match="base_url"):
             ask()
 

@@ -15,6 +15,8 @@ from typing import Any
 
 import psycopg
 
+from batchpay.errors import NoThread, start_thread
+
 DEADLINE_S = 60.0
 RECONNECT_S = 20.0
 """How long a run tries to reach its database again; less than other machines wait before they consider it dead."""
@@ -29,7 +31,8 @@ class Deadline:
         self._watched: tuple[float, int] | None = None
         self._turn = threading.Lock()
         self._ended = threading.Event()
-        threading.Thread(target=self._watch, name="ledger deadline", daemon=True).start()
+        with suppress(NoThread):  # then a statement takes as long as it takes: a lock must not stay held
+            start_thread(threading.Thread(target=self._watch, name="ledger deadline", daemon=True))
 
     @contextmanager
     def of(self, connection: psycopg.Connection[Any]) -> Iterator[None]:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from batchpay.errors import LedgerNotUsable
+from batchpay.errors import LedgerNotUsable, start_thread
 from batchpay.ledger import hosts
 
 BEAT_S = 5.0
@@ -27,7 +27,7 @@ class Heartbeat:
         self._beat = beat
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="ledger heartbeat", daemon=True)
-        self._thread.start()
+        start_thread(self._thread)
 
     def stop(self) -> None:
         """Beat no more, once a beat in progress is done."""
