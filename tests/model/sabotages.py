@@ -236,7 +236,7 @@ DEFECTS = (
         (
             (
                 "reconciliation/verdicts.py",
-                "        if len(refusals) < _attempts_at_least(row, matching.restored_at):\n",
+                "        if len(refusals) < row.attempts + row.may_lack_last_attempt(matching.restored_at):\n",
                 "        if not refusals:\n",
             ),
         ),
@@ -419,8 +419,8 @@ DEFECTS = (
         (
             (
                 "ledger/machine.py",
-                "return opened_after_s < -CLOCK_BEHIND_MAX",
-                "return opened_after_s < -1e9 * CLOCK_BEHIND_MAX",
+                "    if opened_after_s >= -CLOCK_BEHIND_MAX.total_seconds():",
+                "    if opened_after_s >= -1e12:",
             ),
         ),
     ),
@@ -616,7 +616,7 @@ DEFECTS = (
         (
             (
                 "reconciliation/verdicts.py",
-                "row.attempts + row.may_lack_last_attempt(restored_at)",
+                "row.attempts + row.may_lack_last_attempt(matching.restored_at)",
                 "row.attempts + row.may_lack_last_attempt(None)",
             ),
         ),
