@@ -5,7 +5,7 @@ Plain dataclasses that name no database. Amounts are cents.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -92,9 +92,8 @@ class Lookup:
     payment_ids: Sequence[bytes | None]
     with_invoice: Sequence[bool] = ()
     """Whether each row's bill has an invoice number; none has if this is empty."""
-    older_fingerprints: Sequence[bytes] = ()
-    """The fingerprints in the form that ledgers before version 3 have."""
-    older_payment_ids: Sequence[bytes | None] = ()
+    older: Callable[[], tuple[Sequence[bytes], Sequence[bytes | None]]] = lambda: ((), ())
+    """Fingerprints and paymentIds in the form that ledgers before version 3 have; made for those alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,10 +84,11 @@ def lookup_keys(lookup: Lookup, *, with_older: bool) -> tuple[list[Key], list[Ke
     invoiced = lookup.with_invoice or [False] * len(named)
     by_id: list[Key] = []
     by_bill: list[Key] = []
-    for payment_ids in (lookup.payment_ids, lookup.older_payment_ids if with_older else ()):
+    older_fingerprints, older_payment_ids = lookup.older() if with_older else ((), ())
+    for payment_ids in (lookup.payment_ids, older_payment_ids):
         given = [(one, row) for one, row in zip(payment_ids, lookup.rows, strict=False) if one is not None]
         numbers = digest_numbers([one for one, _ in given])
         by_id += [(number, row, True, False) for number, (_, row) in zip(numbers, given, strict=True)]
-    for fingerprints in (lookup.fingerprints, lookup.older_fingerprints if with_older else ()):
+    for fingerprints in (lookup.fingerprints, older_fingerprints):
         by_bill += zip(digest_numbers(fingerprints), lookup.rows, named, invoiced, strict=False)
     return by_id, by_bill

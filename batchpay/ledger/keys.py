@@ -58,13 +58,13 @@ class Keys:
 
     def digest(self, purpose: str, texts: Sequence[str | None], size: int) -> list[bytes | None]:
         """Return keyed BLAKE2b digests (twice as fast as HMAC-SHA-256 on short texts), `size` bytes each."""
-        blank = hashlib.blake2b(key=self._subkey(f"digest {purpose}"), digest_size=size)
+        copy_of_blank = hashlib.blake2b(key=self._subkey(f"digest {purpose}"), digest_size=size).copy
         digests: list[bytes | None] = []
         for text in texts:
             if text is None:
                 digests.append(None)
             else:
-                one = blank.copy()
+                one = copy_of_blank()
                 one.update(text.encode())
                 digests.append(one.digest())
         return digests

@@ -71,8 +71,10 @@ def lookup_columns(ledger: Ledger, frame: pl.DataFrame) -> Lookup:
         fingerprints=fingerprints,
         payment_ids=payment_ids,
         with_invoice=found["invoice"].is_not_null().to_list(),
-        older_fingerprints=_digests(ledger, "fingerprint", _older_fingerprint_texts(frame), 16),
-        older_payment_ids=ledger.digest("payment id", frame[PAYMENT_ID].to_list(), 16),
+        older=lambda: (
+            _digests(ledger, "fingerprint", _older_fingerprint_texts(frame), 16),
+            ledger.digest("payment id", frame[PAYMENT_ID].to_list(), 16),
+        ),
     )
 
 
@@ -98,7 +100,9 @@ def payee_digests(ledger: Ledger, frame: pl.DataFrame) -> tuple[list[bytes], lis
         .otherwise(pl.col("achNameOnCheck").str.to_lowercase()),
         account=pl.concat_str("achRoutingNumber", "achAccountNumber", separator=_FIELD_END),
     )
-    payees = _digests(ledger, "payee", texts["payee"].to_list(), 8)
+    names = texts["payee"].unique().to_list()  # many rows of a file may be of one payee
+    of_name = dict(zip(names, _digests(ledger, "payee", names, 8), strict=True))
+    payees = [of_name[name] for name in texts["payee"]]
     return payees, _digests(ledger, "account", texts["account"].to_list(), 8)
 
 

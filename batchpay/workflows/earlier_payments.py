@@ -354,8 +354,7 @@ def find_payment(payment_id: str, settings: Settings) -> Earlier | None:
             fingerprints=[_NO_BILL],
             payment_ids=ledger.digest("payment id", [text], _DIGEST_BYTES),
             with_invoice=[False],
-            older_fingerprints=[_NO_BILL],
-            older_payment_ids=ledger.digest("payment id", [payment_id], _DIGEST_BYTES),
+            older=lambda: ([_NO_BILL], ledger.digest("payment id", [payment_id], _DIGEST_BYTES)),
         )
         found = ledger.earlier(lookup, environment_of(settings.gateway), days=0, now=ledger.now())
     return found[0] if found else None

@@ -28,6 +28,7 @@ from batchpay.ledger.contract import Ledger
 from batchpay.payment import Environment, State, Totals, format_cents
 from batchpay.schemas.checks import as_date, cents_of_plain
 from batchpay.schemas.columns import CASH_FLOW
+from batchpay.schemas.identity import COMPARED
 from batchpay.schemas.options import RuleOptions
 from batchpay.settings import Settings
 from batchpay.summary import Summary
@@ -250,6 +251,10 @@ _WARNING_ORDER = ("same_payment", "changed_account", "unusual_amount", "new_paye
 """Which warnings from the ledger's history are reported first."""
 _PLACES_MAX = 1_000
 """This many warnings about bills are reported with their line or row."""
+_COMPARED = ("_row", "_line", *dict.fromkeys((*COMPARED, *CASH_FLOW, "billingInternalId", "achNameOnCheck")))
+"""Columns by which rows are compared with the ledger, and that a warning names."""
+_COMPARED_AT_ONCE = 60_000
+"""Rows compared with the ledger at a time: of an index of millions, each page is read for several of them."""
 _TOTAL_CENTS_MAX = 10**18
 """The ledger counts in 64 bits, and so do the sums by day and by gateway."""
 
@@ -472,7 +477,7 @@ class _Reading:
         """Read the rows that passed once more, and check each: was it paid before, is its payee unchanged."""
         checked, context, rules = self.checked, self._context, self._request.rules
         found = checked.earlier
-        for frame in valid_rows(checked.source, rules, verdict):
+        for frame in _together(valid_rows(checked.source, rules, verdict)):
             if (rejected := self._rejected_earlier) is not None:
                 found.compare_with_own(rejected, frame, rules, context.environment)
             if payments is not None:
@@ -516,6 +521,18 @@ class _Reading:
             verdict.warning_counts[name] = verdict.warning_counts.get(name, 0) + 1
         kept = sorted(self.checked.variances + found, key=lambda one: _WARNING_ORDER.index(one.code))
         self.checked.variances = kept[: self._request.max_errors]
+
+
+def _together(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Put frames together until they have _COMPARED_AT_ONCE rows: a ledger's index is read fewer times."""
+    kept: list[pl.DataFrame] = []
+    for frame in frames:
+        kept.append(frame.select(_COMPARED))
+        if sum(one.height for one in kept) >= _COMPARED_AT_ONCE:
+            yield pl.concat(kept)
+            kept = []
+    if kept:
+        yield pl.concat(kept)
 
 
 def _content(source: Source, ledger: Ledger) -> Content:

@@ -189,8 +189,8 @@ def test_amounts_are_cents_and_digests_have_their_texts() -> None:
     assert (columns.fingerprints, columns.payment_ids) == (bill, [b"strasse 7"])
     lookup = lookup_columns(KeylessLedger(), frame_of([row]))
     assert (lookup.fingerprints, lookup.payment_ids, lookup.with_invoice) == (bill, [b"strasse 7"], [False])
-    assert lookup.older_fingerprints == [f"{account}\x1f{routing}\x1f99999999.99\x1f{way}\x1f\0".encode()]
-    assert lookup.older_payment_ids == ["Straße 7".encode()]
+    older_bill = f"{account}\x1f{routing}\x1f99999999.99\x1f{way}\x1f\0".encode()
+    assert lookup.older() == ([older_bill], ["Straße 7".encode()])
     assert columns.payees == ["zoë quill".encode()]
     assert columns.accounts == [f"{routing}\x1f{account}".encode()]
 

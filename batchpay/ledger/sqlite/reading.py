@@ -110,14 +110,19 @@ def earlier(
         with_older = connection.execute(sql.HAS_OLDER_DIGESTS).fetchone()
         by_id, by_bill = lookup_keys(lookup, with_older=bool(with_older))
         connection.execute(sql.MAKE_WANTED_KEYS)
-        for keys, wanted, parameters in (
-            (by_bill, sql.EARLIER_BY_BILL.replace("?1", str(since)), compared),
-            (by_id, sql.EARLIER_BY_PAYMENT_ID, compared),
+        for keys, known, wanted in (
+            (by_bill, sql.KNOWN_BILLS, sql.EARLIER_BY_BILL.replace("?1", str(since))),
+            (by_id, sql.KNOWN_PAYMENT_IDS, sql.EARLIER_BY_PAYMENT_ID),
         ):
+            # Nearly all are new: only those that are there at all are looked at more closely. In order, so that the
+            # index is scanned in one direction.
+            numbers = str(sorted([key[0] for key in keys]))
+            there = {number for (number,) in connection.execute(known, (numbers,))}
+            if not there:
+                continue
             connection.execute(sql.CLEAR_WANTED_KEYS)
-            # In key order, so that the index is scanned in one direction.
-            connection.executemany(sql.ADD_WANTED_KEY, sorted(keys))
-            for row, ranked, line, at in connection.execute(wanted, parameters):
+            connection.executemany(sql.ADD_WANTED_KEY, sorted(key for key in keys if key[0] in there))
+            for row, ranked, line, at in connection.execute(wanted, compared):
                 rank, identity = ranked >> sql.RANK_BITS, ranked & (1 << sql.RANK_BITS) - 1
                 if rank:
                     (batch, file), earlier_row = names[identity >> ROWS_BITS], identity & ROW_MASK

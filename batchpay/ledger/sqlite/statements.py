@@ -316,6 +316,12 @@ HAS_OLDER_DIGESTS = "SELECT 1 FROM meta WHERE name = 'latest batch of version 2'
 MAKE_WANTED_KEYS = "CREATE TEMP TABLE wanted (key INTEGER, row INTEGER, named INTEGER, invoiced INTEGER)"
 CLEAR_WANTED_KEYS = "DELETE FROM wanted"
 ADD_WANTED_KEY = "INSERT INTO wanted VALUES (?, ?, ?, ?)"
+KNOWN_BILLS = (
+    "SELECT value FROM json_each(?) AS wanted WHERE EXISTS (SELECT 1 FROM fingerprint WHERE fingerprint = wanted.value)"
+)
+KNOWN_PAYMENT_IDS = (
+    "SELECT value FROM json_each(?) AS wanted WHERE EXISTS (SELECT 1 FROM payment_id WHERE payment_id = wanted.value)"
+)
 _FOUND = f"""
 JOIN row ON row.id = found.id AND row.state IN ({_COUNTED})
 JOIN batch ON batch.id = found.id >> 32 AND {_COMPARED}
