@@ -344,7 +344,7 @@ SABOTAGES: tuple[tuple[str, tuple[str, str, str], str], ...] = (
     ),
     (
         "sends what an answer set aside puts back without a look",
-        ("workflows/run.py", "    if more <= 0:\n", "    if more:\n"),
+        ("workflows/run.py", "    if more > 0 and request.approvals is not None:", "    if more < 0:"),
         "tests/workflows/test_brought_back.py::test_it_is_not_sent_with_a_plan_that_does_not_have_it",
     ),
     (
