@@ -136,7 +136,7 @@ class Site:
         path.mkdir(parents=True, exist_ok=True)
         url = f"{self.server.url(_DATABASE)}?connect_timeout=5"
         extra = {"BATCHPAY_LEDGER": url, "BATCHPAY_WORKERS": str(WORKERS), "BATCHPAY_RATE": "150"}
-        return Home(path, self.oracle.origin, extra | {"BATCHPAY_MAX_IN_DOUBT": "1000", "BATCHPAY_TIMEOUT": "5"})
+        return Home(path, self.oracle.origin, extra | {"BATCHPAY_MAX_IN_DOUBT": "1000", "BATCHPAY_TIMEOUT": "60"})
 
     def start(self, home: Home, *arguments: str) -> tuple[int, Call]:
         """Start a command on a machine."""
