@@ -16,7 +16,7 @@ from openpyxl import Workbook
 from batchpay.errors import FileRefused
 from batchpay.intake.xlsx import pieces
 from batchpay.intake.xlsx.archive import list_sheets, open_archive
-from batchpay.intake.xlsx.pieces import Sheet
+from batchpay.intake.xlsx.pieces import PiecedSheet
 
 ROWS: list[list[Any]] = [
     [f"text {at}", " with blanks ", "a & b < c > d", '"quoted"', "José 李 \U0001f3e6", "_x000D_", "two\nlines", "",
@@ -53,10 +53,10 @@ def made(change: Change = bytes, rows: list[list[Any]] = ROWS, book_change: Chan
     return out
 
 
-def read(file: io.BytesIO) -> Iterator[pieces.Piece]:
+def read(file: io.BytesIO) -> Iterator[pieces.SheetPiece]:
     """Read its only sheet."""
     archive = open_archive(file)
-    return Sheet(archive, list_sheets(archive)[0]).pieces()
+    return PiecedSheet(archive, list_sheets(archive)[0]).pieces()
 
 
 def prefixed(part: bytes) -> bytes:

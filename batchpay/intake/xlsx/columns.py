@@ -131,7 +131,7 @@ def _is_timed(value: datetime.date) -> bool:
 
 
 if TYPE_CHECKING:
-    from batchpay.intake.xlsx.pieces import CellRef, Piece
+    from batchpay.intake.xlsx.pieces import CellRef, SheetPiece
 
 _NO_FORMULAS = (*MONEY, *IDENTIFIERS)
 _Found = list[tuple[int, str]]
@@ -145,12 +145,14 @@ class ColumnRenderer:
     first row: called once, and only where account numbers are numbers.
     """
 
-    def __init__(self, forms: Sequence[CellForm], columns_before: int, pieces: Callable[[], Iterator[Piece]]) -> None:
+    def __init__(
+        self, forms: Sequence[CellForm], columns_before: int, pieces: Callable[[], Iterator[SheetPiece]]
+    ) -> None:
         self._forms = forms
         self._columns_before = columns_before
         self._pieces = pieces
 
-    def columns(self, piece: Piece) -> dict[str, Sequence[str]]:
+    def columns(self, piece: SheetPiece) -> dict[str, Sequence[str]]:
         """Render consecutive sheet rows: `c0` and so on, and their marks where they occur; '' is a blank cell."""
         special = piece.special
         errors = self._by_column(special.errors.items())

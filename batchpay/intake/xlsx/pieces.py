@@ -100,7 +100,7 @@ class SpecialCells:
     """Number formats that may show other digits, of the numeric cells that have one."""
 
 
-class Piece(NamedTuple):
+class SheetPiece(NamedTuple):
     """Consecutive rows of a sheet, blank ones among them: typed cells from the sheet's first column to its last."""
 
     first_row: int
@@ -118,7 +118,7 @@ class Extent:
     hidden_rows: array[int] = field(default_factory=lambda: array("Q"))
 
 
-class Sheet:
+class PiecedSheet:
     """A sheet of a workbook; raises FileRefused while it is read, where it is broken or its cells are too far out."""
 
     def __init__(self, archive: zipfile.ZipFile, entry: SheetEntry) -> None:
@@ -138,7 +138,7 @@ class Sheet:
         assert found is not None, "rewritten XML is common"
         return found
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[SheetPiece]:
         """Read the sheet's rows in order, with values or without."""
         extent = self.extent
         for block in self._rows() if extent.last_column else ():
@@ -168,7 +168,7 @@ class Sheet:
             _reach(found, block, numbers)
         return found
 
-    def _piece(self, first: int, last: int, xml: bytes, extent: Extent) -> Piece:
+    def _piece(self, first: int, last: int, xml: bytes, extent: Extent) -> SheetPiece:
         special = SpecialCells()
         _find_special(xml, special)
         if self._styles.deceptive:
@@ -185,7 +185,7 @@ class Sheet:
         del rows[-1]
         blank_before = sheet.start[0] + 1 - first
         blank = [""] * (extent.last_column - extent.first_column + 1)
-        return Piece(first, [*(blank for _ in range(blank_before)), *rows], special)
+        return SheetPiece(first, [*(blank for _ in range(blank_before)), *rows], special)
 
     def _values(self, sheet: CalamineSheet) -> list[list[Any]]:
         try:
@@ -203,11 +203,11 @@ class Sheet:
             ) from None
 
     @cached_property
-    def _texts(self) -> Texts:
-        return Texts(self._archive)
+    def _texts(self) -> SharedTexts:
+        return SharedTexts(self._archive)
 
 
-class Texts:
+class SharedTexts:
     """The texts that a workbook keeps once and its cells name by number."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:

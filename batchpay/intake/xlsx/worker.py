@@ -37,7 +37,7 @@ from batchpay.text import row_count
 from batchpay.writing.process_memory import keep_memory_private
 
 if TYPE_CHECKING:
-    from batchpay.intake.xlsx.pieces import Piece, Sheet
+    from batchpay.intake.xlsx.pieces import PiecedSheet, SheetPiece
 
 MEMORY_BYTES_MAX = 1 << 30
 CPU_S_MAX = 600
@@ -78,7 +78,7 @@ def _limit() -> None:
 
 
 def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
-    from batchpay.intake.xlsx.pieces import Sheet  # after the limits: it loads the library
+    from batchpay.intake.xlsx.pieces import PiecedSheet  # after the limits: it loads the library
 
     archive = open_archive(file.reader(), macros="known" not in job)
     entries = list_sheets(archive)
@@ -87,8 +87,8 @@ def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
         return
 
     @cache
-    def sheet_of(entry: SheetEntry) -> Sheet:
-        return Sheet(archive, entry)
+    def sheet_of(entry: SheetEntry) -> PiecedSheet:
+        return PiecedSheet(archive, entry)
 
     def holds_payments(entry: SheetEntry) -> bool:
         return _holds_payments(_first_rows(sheet_of(entry).pieces()), job["known"])
@@ -122,14 +122,14 @@ def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
 
 def _plain(archive: ZipFile, entries: Sequence[SheetEntry], job: dict[str, Any]) -> Iterator[bytes]:
     """Yield the names of the visible sheets, then, if asked, the rows of one as JSON: numbers, texts, null if blank."""
-    from batchpay.intake.xlsx.pieces import Sheet
+    from batchpay.intake.xlsx.pieces import PiecedSheet
 
     yield _line({"sheets": [entry.name for entry in entries]})
     wanted = job["of"]
     named = [entry for entry in entries if entry.name in wanted] or (entries if None in wanted else [])
     if not named:
         return
-    sheet = Sheet(archive, named[0])
+    sheet = PiecedSheet(archive, named[0])
     for piece in sheet.pieces():
         for (row, column), text in piece.special.errors.items():
             piece.rows[row - piece.first_row][column - sheet.extent.first_column] = text
@@ -139,7 +139,7 @@ def _plain(archive: ZipFile, entries: Sequence[SheetEntry], job: dict[str, Any])
         yield _with_length(_line(head) + json.dumps([before + cells for cells in rows]).encode())
 
 
-def _first_rows(pieces: Iterable[Piece]) -> list[Row]:
+def _first_rows(pieces: Iterable[SheetPiece]) -> list[Row]:
     """Return the rows among which a header is looked for, from the sheet's first one on."""
     rows: list[Row] = []
     for piece in pieces:
