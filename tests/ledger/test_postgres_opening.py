@@ -36,6 +36,7 @@ from batchpay.errors import (
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
 from batchpay.ledger.machine import SharedClock
 from batchpay.ledger.open import accept, confirm, create_ledger, join, location, open_ledger, weaknesses
+from batchpay.ledger.postgres import opening, schema
 from batchpay.ledger.postgres.connection import Place, _refuse_unsafe, place_of
 from batchpay.payment import State
 from batchpay.settings import LedgerSettings
@@ -263,6 +264,36 @@ def test_a_second_ledger_takes_a_reason(used: PostgresFactory) -> None:
         create_ledger(second, "tester", owner_url=used.server.owner_url(database))
     create_ledger(second, "tester", "a second company", owner_url=used.server.owner_url(database))
     used.server.drop(database)
+
+
+def test_the_owner_brings_the_tables_up_to_date(
+    ledger_factory: PostgresFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ledger of the first version, in use: references that its rows have are found from then on."""
+    first = schema.scripts()[:1]
+    ledger_factory.run("DROP SCHEMA IF EXISTS batchpay CASCADE")
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "scripts", lambda: first)
+        ledger = ledger_factory.create()
+        name = register(ledger, columns(ledger, [1, 2]))
+        with ledger.lock(ledger.find(name).digest):
+            run = ledger.start(name, "ada")
+            run.commit([1], [])
+            run.commit([], [(1, ACCEPTED)])
+            run.finish(None)
+        ledger_factory.close()
+    with pytest.raises(LedgerOlder):
+        ledger_factory.open()
+    owner = ledger_factory.server.owner_url(ledger_factory.database)
+    opening.bring_up_to_date(replace(ledger_factory.settings, url=owner))
+    ledger = ledger_factory.open()
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada", reference_is_unique=True)
+        run.commit([2], [])
+        run.commit([], [(2, ACCEPTED)])
+        run.finish(None)
+    assert states(ledger, name) == {1: State.ACCEPTED, 2: State.IN_DOUBT}
+    assert ledger.check() == []
 
 
 def test_versions_of_tables_and_key_must_fit(used: PostgresFactory) -> None:
