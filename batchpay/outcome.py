@@ -40,6 +40,11 @@ class Pace:
     refused: bool = False
     """The gateway refused this request because too many came (429, or 503 with Retry-After)."""
 
+    @property
+    def asked_s(self) -> float | None:
+        """How long the gateway asks to wait; None if it does not say."""
+        return self.reset_s if self.retry_after_s is None else self.retry_after_s
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:

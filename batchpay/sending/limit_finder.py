@@ -76,8 +76,8 @@ class LimitFinder:
         self._left: deque[float] = deque()
         self._grown_at = self._cut_at = self._since = self._resumed = self._opened = self._refused_at = now
         self._since_pause = self._in_window = self._quick = self._tries = 0
-        self._held, self._failed = 0.0, math.inf
-        """The highest rate that held, and the lowest that was refused."""
+        self._held, self._failed, self._met = 0.0, math.inf, math.inf
+        """The highest rate that held, the one that was refused above it, and the last one that was refused at all."""
         self._hold_s, self._retry_s, self._probe = HOLD_S, 2 * HOLD_S, 0.01
         self._window_s: float | None = None
         self._series: list[tuple[float, int, float]] = []
@@ -132,7 +132,7 @@ class LimitFinder:
     def share(self, runs: int) -> None:
         """Leave to each run that sends now the same part of the rate."""
         part, self.runs = self.runs / runs, runs
-        self._held, self._failed = self._held * part, self._failed * part
+        self._held, self._failed, self._met = self._held * part, self._failed * part, self._met * part
         self._set(self.rate * part)
 
     def limit_to(self, rate: float, now: float) -> None:
@@ -150,9 +150,10 @@ class LimitFinder:
         """Return what was found of the gateway's limit; None while it is not known, or refused nothing twice."""
         if self.noise is not None:
             return Finding(self.rate * self.runs, refused_share=1 / (1 + self.noise))
-        if self._window_s is None and (self.alone or self.refusals + self._starts < 2 or self._failed == math.inf):
+        is_known = self.rate <= 1.1 * self._met < math.inf  # else it may have been raised since
+        if self._window_s is None and (self.alone or self.refusals + self._starts < 2 or not is_known):
             return None
-        return Finding(min(self.rate, self._failed) * self.runs, self._window_s)
+        return Finding(min(self.rate, self._met) * self.runs, self._window_s)
 
     def to_remember(self) -> Finding | None:
         """Return where the next run should begin; None if this one learned nothing about that."""
@@ -207,7 +208,7 @@ class LimitFinder:
             return
         is_quick, is_first, was_tried = sent_at - self._since < QUICK_S, self._is_first, 0 < self._held < rate
         self._quick, self._is_first = self._quick + 1 if is_quick else 0, False
-        self._failed, self._hold_s = rate, HOLD_S
+        self._failed, self._met, self._hold_s = rate, rate, HOLD_S
         if is_first and counted < rate / 2:  # far above: what it took in that short time measures nothing
             self._set(min(rate / 4, counted * 0.7))
             self._seeking, self._failed = True, math.inf

@@ -169,9 +169,8 @@ class Throttle:
         with self._lock:
             now = self._clock()
             if pace is not None and pace.refused:
-                wait_s = pace.reset_s if pace.retry_after_s is None else pace.retry_after_s
-                self._finder.refused(sent_at, now, wait_s)
-                if wait_s and self._finder.paused_until > self._told_until + LOOK_S / 2:
+                self._finder.refused(sent_at, now, pace.asked_s)
+                if pace.asked_s and self._finder.paused_until > self._told_until + LOOK_S / 2:
                     self._told_until = self._finder.paused_until
                     asked_s = self._told_until - now
             else:

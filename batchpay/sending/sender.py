@@ -96,6 +96,7 @@ class Sender:
         """
         workers: list[threading.Thread] = []
         self._limits, self._holds_back, self._payments, self._progress = limits, holds_back, self._pending(), progress
+        self._say = say
         try:
             while (first := self._next_payment()) is not None and not self._send_canary(first):
                 pass
@@ -225,10 +226,22 @@ class Sender:
             self._recorder.record(payment.row, outcome)
         if outcome.answer.http_status is not None:
             self._throttle.learn(outcome.pace, sent_at)
+            if outcome.pace is not None and outcome.pace.refused:
+                self._tell_long_wait(outcome.pace.asked_s or 0.0)
         with self._lock:
             self.tally.attempts += 1
             self.tally.refusals += outcome.pace is not None and outcome.pace.refused
         return outcome
+
+    def _tell_long_wait(self, asked_s: float) -> None:
+        """Say once that a quota is spent, by how long the gateway asks to wait; stop if that is past --until."""
+        if asked_s <= self._settings.wait_s_max:
+            return
+        spent = f"the gateway's quota is spent: it asks to wait {asked_s:,.0f} s"
+        if self._stop.until is not None and time.time() + asked_s > self._stop.until:
+            self._stop.ask(f"{spent}, past the time given by --until")
+        say, self._say = self._say, lambda text: None
+        say(spent)
 
     def _is_over(self) -> bool:
         """Return whether nothing more may be begun: checked right before each attempt, since a row may have waited."""

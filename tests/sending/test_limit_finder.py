@@ -45,6 +45,7 @@ def test_limit_of_any_kind_is_found(kind: str, limit: int, rate: float | None, a
     run.run(300)
     assert run.used(SETTLED_S, 300, limit) >= least - 0.1 * (limit == 200 and kind == "bucket of one")
     assert run.refused(SETTLED_S, 300) < (0.035 if limit == 5 else 0.01)
+    assert run.throttle.told().concluded != "that shows no limit"
 
 
 @pytest.mark.parametrize("limit", [20, 1000])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from datetime import UTC, datetime
 
 import pytest
 
 from batchpay.errors import RunStopped
 from batchpay.gateway.transport import BeforeFirstByte
-from batchpay.outcome import Answer, Outcome
+from batchpay.outcome import Answer, Outcome, Pace
 from batchpay.payment import State
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.pacing import Throttle
@@ -164,3 +165,22 @@ def test_a_display_that_fails_ends_and_loses_nothing(fails_at: int) -> None:
     assert sorted(run.recorded) == list(range(1, 201))
     assert (stop.reason, shown) == (None, fails_at)
     assert one.tally.outcomes[State.ACCEPTED] == 200
+
+
+@pytest.mark.parametrize(("until_s", "stops"), [(600.0, True), (7200.0, False)])
+def test_a_quota_that_is_spent_until_after_the_end_stops_the_run(until_s: float, stops: bool) -> None:
+    """An hour's quota: where the rest would wait past --until the run ends now, and says why; else it says so once."""
+    told, run = list[str](), Noting(rows=6)
+    stop, settings = StopRequest(time.time() + until_s), SubmitSettings(rate="20000", workers=1, wait_s_max=0.001)
+    answers = [ACCEPTED, *[Outcome(State.PENDING, "HTTP 429", Answer(429), pace=Pace(1800.0, refused=True))] * 2]
+
+    def pay(body: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
+        before_first_byte()
+        return answers.pop(0) if answers else ACCEPTED
+
+    throttle = Throttle.from_settings(settings, stop)
+    Sender(run, pay, throttle, Attempts(settings, stop), settings, stop).send_all(Limits(), say=told.append)
+    spent = "the gateway's quota is spent: it asks to wait 1,800 s"
+    assert told == [spent]
+    assert stop.reason == (f"{spent}, past the time given by --until" if stops else None)
+    assert len(run.granted) == (2 if stops else 8)
