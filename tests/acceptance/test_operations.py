@@ -177,7 +177,7 @@ def test_log_metrics_and_ping_show_how_it_went(oracle_home: Home) -> None:
     assert asked == ["/job/start", "/job/0"]
     events = [json.loads(line) for line in (oracle_home.path / "run.log").read_text().splitlines()]
     assert [event["event"] for event in events] == [
-        "call began", "file found", "checked", "registered", "run started", "run ended", "results written",
+        "call began", "file found", "checked", "registered", "run started", "pace", "run ended", "results written",
         "file finished", "call ended",
     ]  # fmt: skip
     assert (events[2]["rows"], events[2]["cents"]) == (3, 675)
