@@ -214,10 +214,10 @@ def piece(file_id: str, number: int) -> ResponseReturnValue:
     return jsonify(next=number + 1)
 
 
-@blueprint.post("/files/<file_id>/cancel")
+@blueprint.post("/files/<file_id>/discard")
 @needs("prepare")
-def cancel(file_id: str) -> ResponseReturnValue:
-    """Discard one's own unfinished upload, or cancel a check: it can be started again."""
+def discard(file_id: str) -> ResponseReturnValue:
+    """Discard one's own unfinished upload, or stop a check: it can be started again."""
     here, person, file = site(), current_person(), file_or_404(file_id)
     if file["state"] == "receiving":
         if file["uploaded_by"] != person.name:
@@ -231,7 +231,7 @@ def cancel(file_id: str) -> ResponseReturnValue:
         if not here.store.move(db, file_id, "checking", "refused", told=None):
             abort(409)
         db.execute("UPDATE job SET wanted = 0, ended_at = ? WHERE file = ? AND wanted = 1", (here.clock(), file_id))
-        here.store.note(db, person.name, file_id, "canceled the check", person.proof)
+        here.store.note(db, person.name, file_id, "stopped the check", person.proof)
     here.jobs.kill(file_id)
     return redirect(url_for("files.file", file_id=file_id), 303)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -12,7 +12,7 @@ from itertools import islice
 from flask import Blueprint, Response, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from batchpay.payment import ON_THE_WEB, State
+from batchpay.payment import State
 from batchpay.summary import summary_of_batch
 from batchpay.text import guarded, instant
 from batchpay.web import papers
@@ -20,6 +20,7 @@ from batchpay.web.files import people_by_name
 from batchpay.web.runs import file_of, lines_of
 from batchpay.web.sign_in import current_person, needs
 from batchpay.web.site import Site, site
+from batchpay.web.words import person_named
 from batchpay.writing.table import csv_lines
 
 blueprint = Blueprint("history", __name__)
@@ -123,24 +124,28 @@ def check() -> ResponseReturnValue:
 def _acts(here: Site, who: str) -> Iterator[HistoryEntry]:
     """Yield the events of ledger and page, the oldest first."""
     wanted = who.casefold()
-    # The ledger names people as they sign in, the page as they are shown: either name finds both.
-    matching = [name for name, shown in people_by_name(here).items() if wanted in shown.casefold()]
-    shown = [f"({name}{after}" for name in matching for after in ("@", f" ({ON_THE_WEB}")]
+    names = people_by_name(here)
     of_ledger = (
-        HistoryEntry(event.at, event.who, event.kind, event.why or "", event.batch or "", True, event.detail)
-        for event in here.ledger().events()
-        if event.kind != _UNTOLD
+        HistoryEntry(
+            one.at,
+            person_named(one.who, names),
+            one.kind,
+            one.why or "",
+            one.batch or "",
+            True,
+            one.detail,
+        )
+        for one in here.ledger().events()
+        if one.kind != _UNTOLD
     )
-    for act in heapq.merge(of_ledger, _of_page(here), key=lambda one: one.at):
-        if wanted in act.who.casefold() or any(name in f"({act.who}" for name in shown):
+    for act in heapq.merge(of_ledger, _of_page(here, names), key=lambda one: one.at):
+        if wanted in act.who.casefold():
             yield act
 
 
-def _of_page(here: Site) -> Iterator[HistoryEntry]:
+def _of_page(here: Site, names: Mapping[str, str]) -> Iterator[HistoryEntry]:
     files = {file["id"]: file["name"] for file in here.store.all("SELECT id, name FROM file")}
-    names = people_by_name(here)
     for event in here.store.all("SELECT * FROM event ORDER BY at, number"):
-        shown = names.get(event["who"])
-        who = f"{shown} ({event['who']})" if shown and shown != event["who"] else event["who"]
+        who = person_named(event["who"], names)
         at = datetime.fromtimestamp(event["at"], UTC)
         yield HistoryEntry(at, who, event["what"], "", files.get(event["file"], ""), False, event["how"])

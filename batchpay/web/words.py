@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from batchpay import text
+from batchpay.payment import ON_THE_WEB
 
 _OPTION = re.compile(r",? or (?:use|submit it with) --[a-z-]+(?: --reason TEXT)?| \(batchpay [a-z ]+\)")
+_ON_THE_PAGE = re.compile(rf" \({re.escape(ON_THE_WEB)}\)(?=\)?$)")
 _KINDS = {"xlsx": "xlsx", "xlsm": "xlsx", "parquet": "parquet", "pq": "parquet"}
 
 STATES = {
@@ -91,6 +94,13 @@ def rejects_name(name: str) -> str:
     """Return the name of the file of the rows to correct: in the person's own format."""
     stem, _, ending = name.rpartition(".")
     return f"{stem or name}.to-correct.{_KINDS.get(ending.lower(), 'csv')}"
+
+
+def person_named(who: str, names: Mapping[str, str]) -> str:
+    """Name whoever the page or the ledger recorded, `Daniel Osei (daniel)`; `names` are those shown, by account."""
+    account = _ON_THE_PAGE.sub("", who)
+    shown = names.get(account)
+    return f"{shown} ({account})" if shown and shown != account else account
 
 
 def unknown_batch(batch: str) -> str:

@@ -150,6 +150,8 @@ def test_history_is_taken_away_as_csv(house: House) -> None:
     assert house.page("lee", "/audit?who=daniel+osei").partition("CSV")[2] == found.partition("CSV")[2], (
         "the name by which the page shows a person left out what the ledger says of them"
     )
+    assert not [line["who"] for line in lines if "(web)" in line["who"]], "one person had two names in one list"
+    assert {line["recorded in"] for line in lines if line["who"] == "Daniel Osei (daniel)"} == {"ledger", "page"}
     house.post("maria", "/audit/check", 403)
     house.post("lee", "/audit/check")
     assert "had the whole ledger checked: nothing was altered" in house.page("lee", "/audit")

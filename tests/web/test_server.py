@@ -249,24 +249,24 @@ def test_a_check_that_takes_too_long_is_ended_and_not_started_again(
     os.close(held[1])
 
 
-def test_a_check_waits_in_line_and_can_be_canceled(
+def test_a_check_waits_in_line_and_can_be_stopped(
     house: House, sleeper: subprocess.Popen[bytes], children: list[int]
 ) -> None:
     """The page said that it read the file while another file's check went on, and nothing could end it."""
     want(house, "check", "check", "check", "submit")
     held = hold(house, 1, sleeper.pid)
     page = house.page("lee", "/files/f2")
-    assert "Waiting for another file’s check: number 3 in line" in page and "Cancel this check" not in page
+    assert "Waiting for another file’s check: number 3 in line" in page and "Stop this check" not in page
     assert "in line" not in house.page("maria", "/files/f0")
-    house.post("lee", "/files/f0/cancel", 403)
-    house.post("daniel", "/files/f0/cancel", 403)
-    house.post("maria", "/files/f3/cancel", 409)
-    house.post("maria", "/files/f1/cancel")
+    house.post("lee", "/files/f0/discard", 403)
+    house.post("daniel", "/files/f0/discard", 403)
+    house.post("maria", "/files/f3/discard", 409)
+    house.post("maria", "/files/f1/discard")
     page = house.page("maria", "/files/f1/check")
-    assert "This check was canceled." in page and "Maria Lind canceled the check" in page
+    assert "This check was stopped." in page and "Maria Lind stopped the check" in page
     assert "number 2 in line" in house.page("maria", "/files/f2")
-    assert "Cancel this check" in house.page("maria", "/files/f0")
-    house.post("maria", "/files/f0/cancel")
+    assert "Stop this check" in house.page("maria", "/files/f0")
+    house.post("maria", "/files/f0/discard")
     assert sleeper.wait(10) == -signal.SIGKILL
     os.close(held)
     house.site.jobs.start_wanted()

@@ -146,9 +146,9 @@ def test_unfinished_uploads_block_their_own_person_and_not_for_long(house: House
     file_id = begun[0].json["id"]
     assert "Discard this upload" in house.page("maria", f"/files/{file_id}")
     assert "Discard this upload" not in house.page("pia", f"/files/{file_id}")
-    house.post("pia", f"/files/{file_id}/cancel", 403)
+    house.post("pia", f"/files/{file_id}/discard", 403)
     put(house, file_id, 0)
-    house.post("maria", f"/files/{file_id}/cancel")
+    house.post("maria", f"/files/{file_id}/discard")
     assert house.store.file(file_id) is None
     assert not spool.place(house.site.home, file_id).exists()
     assert begin(house).status_code == 200
