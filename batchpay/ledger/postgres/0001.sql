@@ -149,6 +149,9 @@ CREATE TABLE batchpay.attempt (
     PRIMARY KEY (batch, row, attempt)
 );
 
+-- The gateway's reference belongs to one payment, so another one that has it is found at once.
+CREATE INDEX attempt_reference ON batchpay.attempt (gateway_reference) WHERE gateway_reference IS NOT NULL;
+
 -- The history: appended to, never changed. Chain 0 is the ledger's own, every run has one by its id; each event is
 -- authenticated together with the one before it in its chain. `seq` is drawn after the rows are locked, so it brings
 -- the events of all chains that moved one row into their true order.
@@ -220,9 +223,8 @@ CREATE TABLE batchpay.paid (
     PRIMARY KEY (payee, account, batch)
 );
 
--- One rate for all who send to a gateway (environment and origin): the next free moment, in seconds of this server's
--- clock, and a line for each run, which counts for as long as it may send without asking again. Nothing durable: it is
--- not logged, and empty after a crash.
+-- Until when a gateway (environment and origin) asked one of its runs to wait, in seconds of this server's clock: nobody
+-- may send before `free_at`. Nothing durable: it is not logged, and empty after a crash.
 CREATE UNLOGGED TABLE batchpay.pace (
     gateway text PRIMARY KEY,
     free_at double precision NOT NULL
@@ -234,15 +236,6 @@ CREATE TABLE batchpay.known_limit (
     rate double precision NOT NULL,
     window_s double precision
 );
-
-CREATE UNLOGGED TABLE batchpay.pacer (
-    gateway text NOT NULL,
-    name bytea NOT NULL,
-    counts_until double precision NOT NULL,
-    rate double precision NOT NULL,
-    paused_until double precision NOT NULL,
-    PRIMARY KEY (gateway, name)
-) WITH (fillfactor = 10);
 
 CREATE FUNCTION batchpay.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -368,58 +361,35 @@ END $$;
 
 REVOKE ALL ON FUNCTION batchpay.commit_group FROM PUBLIC;
 
--- The next moments at which one of those who share a gateway's rate may send: seconds from now to the first, seconds
--- between two, how many, and how many share the rate. No moments where it is alone: its own pace holds for the second
--- of these numbers. The lowest rate and the longest pause of all hold for all; who comes waits until every other one
--- must have asked again. Moments and ends more than an hour ahead are of before the clock was set back.
-CREATE FUNCTION batchpay.lease_pace(
-    p_gateway text, p_name bytea, p_rate double precision, p_paused_s double precision, p_look_s double precision,
-    p_joining_s double precision, p_heard_s double precision, p_leased_s double precision,
-    p_catch_up_s double precision, p_spread double precision
-) RETURNS double precision[] LANGUAGE plpgsql AS $$
-DECLARE
-    v_free double precision;
-    v_now double precision;
-    v_far double precision;
-    v_joins boolean;
-    v_others integer;
-    v_rate double precision;
-    v_paused double precision;
-    v_every double precision := p_look_s;
-    v_slots integer := 0;
-    v_first double precision;
+-- A group of a run, as `commit_group`, in whose accepted rows no reference is that of another row of the environment.
+-- One that was masked or cut may be that of several payments.
+--   BP007 an accepted row has the reference of another row
+CREATE FUNCTION batchpay.commit_unique_group(
+    p_run integer, p_token bytea, p_generation integer, p_batch integer,
+    p_intents integer[], p_rows integer[], p_states smallint[], p_statuses integer[], p_codes text[],
+    p_messages text[], p_references text[], p_reasons text[], p_seals bytea[],
+    p_at bigint, p_number bigint, p_who text, p_detail text, p_mac bytea
+) RETURNS bigint[] LANGUAGE plpgsql
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET search_path = pg_catalog, pg_temp
+AS $$
 BEGIN
-    INSERT INTO batchpay.pace (gateway, free_at) VALUES (p_gateway, 0) ON CONFLICT (gateway) DO NOTHING;
-    SELECT p.free_at INTO v_free FROM batchpay.pace p WHERE p.gateway = p_gateway FOR UPDATE;
-    v_now := extract(epoch FROM clock_timestamp());
-    v_first := v_now;
-    v_far := v_now + 3600;
-    v_joins := NOT EXISTS (SELECT FROM batchpay.pacer o WHERE o.gateway = p_gateway AND o.name = p_name
-        AND o.counts_until BETWEEN v_now AND v_far);
-    IF v_joins THEN
-        DELETE FROM batchpay.pacer o WHERE o.gateway = p_gateway AND o.counts_until NOT BETWEEN v_now AND v_far
-            AND o.paused_until NOT BETWEEN v_now AND v_far;
+    -- A subquery with a limit can't be turned into a join, which without statistics read every attempt so far.
+    IF EXISTS (
+        SELECT FROM unnest(p_rows, p_states, p_references) AS o (row, state, reference)
+            WHERE o.state = 5 AND o.reference NOT LIKE '%****%' AND o.reference NOT LIKE '%…' AND (
+                SELECT true FROM batchpay.attempt a
+                    WHERE a.gateway_reference = o.reference AND (a.batch, a.row) <> (p_batch, o.row)
+                        AND (SELECT b.environment FROM batchpay.batch b WHERE b.id = a.batch)
+                            = (SELECT b.environment FROM batchpay.batch b WHERE b.id = p_batch)
+                    LIMIT 1)
+    ) THEN
+        RAISE EXCEPTION 'repeated' USING ERRCODE = 'BP007';
     END IF;
-    SELECT count(*) FILTER (WHERE o.counts_until BETWEEN v_now AND v_far),
-            least(p_rate, min(o.rate) FILTER (WHERE o.counts_until BETWEEN v_now AND v_far)),
-            coalesce(max(o.paused_until) FILTER (WHERE o.paused_until <= v_far), 0)
-        INTO v_others, v_rate, v_paused
-        FROM batchpay.pacer o WHERE o.gateway = p_gateway AND o.name <> p_name;
-    IF v_others > 0 OR v_paused > v_now THEN
-        v_every := p_spread / v_rate;
-        v_slots := greatest(1, ceil(v_rate * p_leased_s / (v_others + 1)));
-        v_first := greatest(v_paused, CASE WHEN v_free <= v_far THEN v_free END,
-            CASE WHEN v_joins THEN v_now + p_joining_s ELSE v_now - p_catch_up_s END);
-        UPDATE batchpay.pace p SET free_at = v_first + v_slots * v_every WHERE p.gateway = p_gateway;
-    END IF;
-    INSERT INTO batchpay.pacer (gateway, name, counts_until, rate, paused_until)
-        VALUES (p_gateway, p_name, v_first + v_slots * v_every + p_heard_s, p_rate, v_now + p_paused_s)
-        ON CONFLICT (gateway, name) DO UPDATE SET
-            counts_until = excluded.counts_until, rate = excluded.rate, paused_until = excluded.paused_until;
-    RETURN ARRAY[v_first - v_now, v_every, v_slots, v_others + 1];
+    RETURN batchpay.commit_group(p_run, p_token, p_generation, p_batch, p_intents, p_rows, p_states, p_statuses,
+        p_codes, p_messages, p_references, p_reasons, p_seals, p_at, p_number, p_who, p_detail, p_mac);
 END $$;
 
-REVOKE ALL ON FUNCTION batchpay.lease_pace FROM PUBLIC;
+REVOKE ALL ON FUNCTION batchpay.commit_unique_group FROM PUBLIC;
 
 -- Least rights. Whoever sends is a member of batchpay_app: it can't change an amount, a digest or what has happened.
 -- Whoever only reads reports is a member of batchpay_report, which sees no sealed text.
@@ -445,5 +415,5 @@ GRANT UPDATE (row_count, cents) ON batchpay.total TO batchpay_app;
 GRANT UPDATE (row_count, cents) ON batchpay.paid TO batchpay_app;
 GRANT DELETE ON batchpay.body, batchpay.detail TO batchpay_app;
 GRANT EXECUTE ON FUNCTION batchpay.commit_group TO batchpay_app;
-GRANT INSERT, UPDATE, DELETE ON batchpay.pace, batchpay.pacer, batchpay.known_limit TO batchpay_app;
-GRANT EXECUTE ON FUNCTION batchpay.lease_pace TO batchpay_app;
+GRANT EXECUTE ON FUNCTION batchpay.commit_unique_group TO batchpay_app;
+GRANT INSERT, UPDATE, DELETE ON batchpay.pace, batchpay.known_limit TO batchpay_app;
