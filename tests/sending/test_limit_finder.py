@@ -64,8 +64,8 @@ def test_refusals_at_random_do_not_slow_a_run_down(share: float, ceiling: float,
     The pauses that the gateway asks for are kept: at 2 %, and a second each, they alone cost 30 to 40 % of these rates.
     """
     run = world(Noise(share), ceiling, after_s=after_s)
-    run.run(900)
-    assert run.used(0, 900, ceiling) >= 0.5
+    run.run(seconds := min(900, 100_000 / ceiling))
+    assert run.used(0, seconds, ceiling) >= 0.5
     found = run.throttle.told()
     if found.concluded != "that shows no limit":
         assert "whatever the rate" in str(found.concluded)

@@ -178,7 +178,13 @@ def test_a_quota_that_is_spent_until_after_the_end_stops_the_run(until_s: float,
         before_first_byte()
         return answers.pop(0) if answers else ACCEPTED
 
-    throttle = Throttle.from_settings(settings, stop)
+    now = [0.0]
+
+    def sleep(seconds: float) -> bool:
+        now[0] += seconds
+        return stop.is_set()
+
+    throttle = Throttle(20_000.0, wait_s_max=0.001, clock=lambda: now[0], sleep=sleep, stopped=stop.is_set)
     Sender(run, pay, throttle, Attempts(settings, stop), settings, stop).send_all(Limits(), say=told.append)
     spent = "the gateway's quota is spent: it asks to wait 1,800 s"
     assert told == [spent]
