@@ -10,7 +10,7 @@ import codecs
 import re
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import pairwise
@@ -157,3 +157,10 @@ def write_ranges(rows: Iterable[int]) -> str:
     ends = [at for at, (row, following) in enumerate(pairwise(numbers), 1) if following != row + 1]
     parts = (numbers[first:end] for first, end in pairwise((0, *ends, len(numbers))))
     return ",".join(str(part[0]) if part[0] == part[-1] else f"{part[0]}-{part[-1]}" for part in parts if part)
+
+
+def read_ranges(text: str) -> Iterator[tuple[int, int]]:
+    """Read what `write_ranges` wrote, as pairs of a first and a last row; raises ValueError."""
+    for part in text.split(",") if text else ():
+        first, _, last = part.partition("-")
+        yield int(first), int(last or first)

@@ -139,8 +139,8 @@ def add(
     """Add a person, and print the password and the authenticator secret once: nobody can read them again.
 
     prepare uploads, checks and requests approval; approve approves what others prepared; settle decides on payments in
-    doubt; look sees everything except full account numbers. Nobody approves what they uploaded or requested, whatever
-    their roles.
+    doubt and cancels waiting ones; look sees everything except full account numbers. Nobody approves what they uploaded
+    or requested, whatever their roles.
 
     Example: batchpay web user add maria --role prepare --shown "Maria Lindqvist"
     """

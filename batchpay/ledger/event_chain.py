@@ -8,7 +8,7 @@ Directions, row ids and times are written in tables as this module writes them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,7 +16,7 @@ from batchpay.ledger.keys import Keys
 from batchpay.ledger.records import PLAN_USED, PURGED, SignOff
 from batchpay.ledger.states import OPEN, STATE_CODES, befores
 from batchpay.payment import Direction, Totals
-from batchpay.text import instant
+from batchpay.text import instant, read_ranges
 
 DIRECTION_CODES = {Direction.DEBIT.value: 1, Direction.CREDIT.value: 2}
 DIRECTIONS = {code: word for word, code in DIRECTION_CODES.items()}
@@ -94,13 +94,6 @@ def account_changed(details: Iterable[str], noted: dict[str, str]) -> bool:
     """Return whether the last of these events that notes an account notes another one."""
     known = [found for detail in details if (found := json.loads(detail).get(_ACCOUNT))]
     return bool(known and noted) and known[-1] != noted[_ACCOUNT]
-
-
-def read_ranges(text: str) -> Iterator[tuple[int, int]]:
-    """Read what `write_ranges` wrote, as pairs of a first and a last row; raises ValueError."""
-    for part in text.split(",") if text else ():
-        first, _, last = part.partition("-")
-        yield int(first), int(last or first)
 
 
 def environment_before_version_3(origin: str) -> str:

@@ -24,7 +24,7 @@ from batchpay.web.acts import NOT_NOW, Refusal, over_limit, refused_again
 from batchpay.web.files import people_by_name
 from batchpay.web.papers import SignedOnPage
 from batchpay.web.people import Person
-from batchpay.web.runs import file_of
+from batchpay.web.runs import SHOWN_MAX, file_of
 from batchpay.web.sign_in import current_person, needs, prove_again
 from batchpay.web.site import Site, download, given_file, given_words, site
 from batchpay.web.spool import Row
@@ -35,8 +35,6 @@ from batchpay.workflows.status import in_doubt
 blueprint = Blueprint("doubts", __name__)
 
 SEND_AGAIN = "send again"
-SHOWN_MAX = 200
-"""The page lists this many rows of a batch; the sheet has all of them."""
 _OVER = "One of these requests has ended, or its payment was sent again in the meantime. Nothing was done; check again."
 _REFERENCE_MAX = 128
 

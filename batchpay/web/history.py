@@ -17,7 +17,7 @@ from batchpay.summary import summary_of_batch
 from batchpay.text import guarded, instant
 from batchpay.web import papers
 from batchpay.web.files import people_by_name
-from batchpay.web.runs import file_of, lines_of
+from batchpay.web.runs import cancellations, file_of, lines_of
 from batchpay.web.sign_in import current_person, needs
 from batchpay.web.site import Site, site
 from batchpay.web.words import person_named
@@ -68,7 +68,8 @@ def batch(batch: str) -> ResponseReturnValue:
     if file_id is not None:
         return redirect(url_for("files.file", file_id=file_id))
     summary = summary_of_batch(found)
-    return render_template("batch.html", batch=found, summary=summary, lines=lines_of(summary))
+    cancelled = cancellations(here, found)
+    return render_template("batch.html", batch=found, summary=summary, lines=lines_of(summary), cancelled=cancelled)
 
 
 @blueprint.get("/audit")

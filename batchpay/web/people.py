@@ -34,7 +34,7 @@ from batchpay.web.spool import Row, WebStore, default_home
 ROLES = {
     "prepare": "uploads and checks files, and requests approval",
     "approve": "approves what others prepared, and continues stopped runs",
-    "settle": "decides on payments in doubt",
+    "settle": "decides on payments in doubt, and cancels waiting ones",
     "look": "sees everything except the account numbers in a file's own rows",
 }
 """What a person of each role may do. Nobody edits people on the page."""

@@ -1,33 +1,45 @@
-"""Running and finished: how far a run is, read from the ledger; stop, continue, and the files about it."""
+"""Running and finished: how far a run is, read from the ledger; stop, continue, cancel what waits; files about it."""
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from flask import Blueprint, abort, make_response, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
+from batchpay.errors import BatchHeld, BatchpayError, WrongUse
+from batchpay.ledger.records import CANCELLED, BatchSummary
 from batchpay.payment import State, Totals
 from batchpay.summary import Summary
+from batchpay.text import counted, money, place_of, place_word, read_ranges
 from batchpay.web import papers, spool
 from batchpay.web.acts import NOT_NOW, Refusal, over_limit, refused
 from batchpay.web.approval import approvers_of, plan_view
 from batchpay.web.checked import page_context
 from batchpay.web.files import SENT, WENT_ON, batch_of, facts_of, file_or_404, people_by_name
 from batchpay.web.people import Person
-from batchpay.web.sign_in import current_person, prove_again
-from batchpay.web.site import Site, download, refusal, site
+from batchpay.web.sign_in import current_person, needs, prove_again
+from batchpay.web.site import Site, download, given_words, refusal, site
 from batchpay.web.spool import Row
-from batchpay.web.words import unknown_batch
+from batchpay.web.words import as_sentence, person_named, unknown_batch
+from batchpay.workflows.resolve import Signature
+from batchpay.workflows.resolve import cancel as cancel_rows
 
 blueprint = Blueprint("runs", __name__)
 
 ENDS_POLLING = 286
 """The status code by which htmx stops polling."""
-_OTHERS_WAIT = "Other payments are waiting now than your page showed. Nothing was done; check what a run would send."
+_OTHERS_WAIT = "Other payments are waiting now than your page showed. Nothing was done; look at what waits now."
 UNDER_WAY = ("approved", "sending")
+SHOWN_MAX = 200
+"""A page lists this many rows of a batch to decide about."""
+_BUSY = "A run is sending this batch, so nothing can be cancelled now. Stop the run, or wait until it has ended."
 _FRESH_S = 0.5
 _PROGRESS_COLUMNS = "id, state, told, stop_by, seal, batch, asked_at"
 """Columns of a file that a run's progress depends on; the others hold what its check found, which may be large."""
@@ -135,6 +147,7 @@ def _context(file: Row) -> dict[str, Any]:
         "may_stop": refused("stop", person, file) is None and not file["stop_by"],
         "is_left": _is_left(file, run),
         "go_on_refused": _go_on_refused(here, person, file, run),
+        "cancelled": cancellations(here, here.ledger().find(file["batch"])) if run.summary else [],
     }
 
 
@@ -240,6 +253,105 @@ def go_on(file_id: str) -> ResponseReturnValue:
         here.store.note(db, person.name, file_id, WENT_ON, person.proof)
     here.jobs.wake()
     return redirect(url_for("runs.page", file_id=file_id), 303)
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """Payments that somebody cancelled at once, without those that were released since."""
+
+    at: datetime
+    who: str
+    why: str
+    places: list[str]
+    totals: Totals
+
+
+def cancellations(here: Site, batch: BatchSummary) -> list[Cancellation]:
+    """Return which payments of a batch are cancelled, by whom and why, on the page or on the command line."""
+    events = [event for event in here.ledger().events(batch.batch) if event.kind == "cancelled"]
+    rejected = here.ledger().rejected(batch.batch) if events else ()
+    left = {row.row: row for row in rejected if CANCELLED in row.reasons}
+    found, names, word = list[Cancellation](), people_by_name(here), place_word(batch.file)
+    for event in reversed(events):  # a row that was released and cancelled again is in two events
+        ranges = read_ranges(json.loads(event.detail)[State.REJECTED])
+        rows = [left.pop(row) for first, last in ranges for row in range(first, last + 1) if row in left]
+        if rows:
+            places = [place_of(word, row.row, row.line) for row in rows]
+            who, totals = person_named(event.who, names), Totals(len(rows), sum(row.amount_cents for row in rows))
+            found.append(Cancellation(event.at, who, event.why or "", places, totals))
+    return found[::-1]
+
+
+@blueprint.get("/batches/<batch>/cancel")
+@needs("settle")
+def to_cancel(batch: str) -> ResponseReturnValue:
+    """List a batch's payments that wait, to be cancelled."""
+    return _to_cancel(batch)
+
+
+def _to_cancel(batch: str, wrong: Refusal | None = None) -> ResponseReturnValue:
+    here = site()
+    found = here.ledger().find(batch)
+    word = place_word(found.file)
+    pending = here.ledger().rows(found.batch, [State.PENDING])
+    listed = [(row, place_of(word, row.row, row.line)) for row in islice(pending, SHOWN_MAX)]
+    is_busy = _is_busy(here, found)
+    answer = render_template(
+        "cancel.html",
+        batch=found,
+        listed=listed,
+        waiting=found.by_state[State.PENDING],
+        busy=_BUSY if is_busy and wrong is None else None,
+        is_busy=is_busy,
+        wrong=wrong,
+    )
+    return answer, wrong.code if wrong else 200
+
+
+def _is_busy(here: Site, batch: BatchSummary) -> bool:
+    """Return whether a run holds a batch, or is about to."""
+    file_id = file_of(here, batch.batch)
+    file = here.store.file(file_id) if file_id else None
+    return (file is not None and file["state"] in UNDER_WAY) or here.ledger().is_held(batch.digest)
+
+
+@blueprint.post("/batches/<batch>/cancel")
+@needs("settle")
+def cancel(batch: str) -> ResponseReturnValue:
+    """Cancel payments that wait: those that are chosen, or all that the page showed."""
+    here, person = site(), current_person()
+    found = here.ledger().find(batch)
+    chunks = here.ledger().row_columns(found.batch, [State.PENDING])
+    waiting = {row: cents for one in chunks for row, cents in zip(one.rows, one.amounts_cents, strict=True)}
+    numbers = [*request.form.getlist("row"), *request.form.get("rows", "").replace(",", " ").split()]
+    is_readable = all(re.fullmatch("[0-9]{1,9}", number) for number in numbers)
+    chosen = {int(number) for number in numbers} if is_readable else set()
+    rows, reason, problem = sorted(waiting if "all" in request.form else chosen), given_words("reason"), None
+    if _is_busy(here, found):
+        problem = Refusal(f"{_BUSY} Nothing was done.", NOT_NOW)
+    elif request.form.get("seen") != f"{len(waiting)} {sum(waiting.values())}":
+        problem = Refusal(_OTHERS_WAIT, NOT_NOW)
+    elif not rows:
+        problem = Refusal("Choose at least one payment, or write row numbers like 3, 7. Nothing was done.", 400)
+    elif not reason:
+        problem = Refusal("Say why. Nothing was done.", 400)
+    elif (wrong := prove_again()) is not None:
+        problem = Refusal(wrong, 401)
+    if problem is None:
+        try:
+            cancel_rows(found.batch, rows, Signature(person.shown, reason), here.settings, person.actor())
+        except BatchHeld:
+            problem = Refusal(f"{_BUSY} Nothing was done.", NOT_NOW)
+        except WrongUse as error:
+            sentence = as_sentence(str(error).removesuffix("; nothing was cancelled"))
+            problem = Refusal(f"{sentence} Nothing was done.", NOT_NOW)
+        except BatchpayError as error:
+            problem = Refusal(as_sentence(str(error)), 503)
+    if problem is not None:
+        return _to_cancel(batch, problem)
+    total = f"{counted(len(rows), 'payment')}, {money(sum(waiting[row] for row in rows))}"
+    here.note(person, file_of(here, found.batch), f"cancelled {total}, of {found.batch}: {reason}")
+    return redirect(url_for("history.batch", batch=found.batch), 303)
 
 
 @blueprint.get("/batches/<batch>/results")

@@ -1,4 +1,7 @@
-"""In doubt: one person says what became of a payment; to send it again takes two; none is sent twice by mistake."""
+"""In doubt: one person says what became of a payment; to send it again takes two; none is sent twice by mistake.
+
+Waiting payments are cancelled by one person, as they are settled.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import io
 import re
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import openpyxl
@@ -17,11 +21,12 @@ from batchpay.ledger.open import open_ledger
 from batchpay.outcome import Outcome
 from batchpay.payment import State
 from batchpay.settings import Secret
-from batchpay.web import doubts
-from batchpay.workflows.resolve import RowDecision, settle
+from batchpay.web import doubts, runs
+from batchpay.workflows.resolve import RowDecision, Signature, cancel, settle
 from batchpay.workflows.run import RunRequest, resume
+from tests.support.in_process import Caller
 from tests.support.ledger_factory import Planned, add_batch
-from tests.web.house import ROWS, House, Yes, words_of
+from tests.web.house import ROWS, House, Yes, csv_of, words_of
 from tests.workflows.desk import ACCEPTED, ANN, IN_DOUBT, Quiet
 
 
@@ -345,3 +350,104 @@ def _saved(book: openpyxl.Workbook) -> io.BytesIO:
     book.save(file)
     file.seek(0)
     return file
+
+
+@pytest.fixture
+def waiting(house: House) -> tuple[House, str, str]:
+    """A house where a doubt about the first row stopped the run, so that two rows wait: its file, its batch."""
+    house.answer = lambda reference: IN_DOUBT
+    file_id = house.sent()
+    house.answer = lambda reference: ACCEPTED
+    assert house.arrived == {"INV-A": 1}
+    return house, file_id, house.file(file_id)["batch"]
+
+
+WAITS: Any = {"seen": "2 5075", "reason": "billed twice", "password": True}
+
+
+def test_a_cancelled_payment_is_not_sent_and_the_batch_says_who_cancelled_it(waiting: tuple[House, str, str]) -> None:
+    """One of two by Sam; the other goes on. Nothing is cancelled without a reason, a password or the role."""
+    house, file_id, batch = waiting
+    path, run = f"/batches/{batch}/cancel", f"/files/{file_id}/run"
+    assert "Cancel waiting payments" in house.page("sam", run) and "Cancel waiting" not in house.page("daniel", run)
+    listed = house.page("sam", path)
+    assert "2 payments, 50.75, wait" in listed and "line 3 20.50" in listed and "line 2" not in listed
+    for name in ("maria", "daniel", "lee"):
+        house.get(name, path, 403)
+        house.post(name, path, 403, **WAITS, row="2")
+    for code, changed in (
+        (400, {"reason": " "}), (401, {"password": "wrong"}), (400, {"row": []}), (400, {"row": "2", "rows": "3;4"}),
+        (409, {"reason": "648443924 was closed"}), (409, {"row": ["1", "2"]}), (409, {"row": "77"}),
+    ):  # fmt: skip
+        answer = house.post("sam", path, code, **{**WAITS, "row": "2", **changed})
+        assert "Nothing was done" in words_of(answer)
+    assert not house.events("cancelled")
+    kept = house.post("sam", path, 401, **{**WAITS, "row": "2", "password": "wrong"}).get_data(as_text=True)
+    assert 'value="2" checked' in kept and 'value="3" checked' not in kept and 'value="billed twice"' in kept
+    house.post("sam", path, **WAITS, row="2")
+    (event,) = house.events("cancelled")
+    assert (event["who"], event["why"], event["rejected"]) == ("Sam Reyes (sam (web))", "billed twice", "2")
+    for name, page in (("lee", run), ("daniel", f"/batches/{batch}"), ("maria", f"/files/{file_id}")):
+        said = house.as_(name).get(page, follow_redirects=True)
+        assert "1 payment, 20.50, was cancelled by Sam Reyes (sam) on" in words_of(said)
+        assert "(line 3): billed twice" in words_of(said)
+    assert "Sam Reyes cancelled 1 payment, 20.50, of" in house.page("lee", run)
+    assert "Continue with 1 payment, 30.25" in house.page("daniel", run)
+    house.post("daniel", f"/files/{file_id}/resume", password=True)
+    house.work()
+    assert house.arrived == {"INV-A": 1, "INV-C": 1}
+    assert "No payment of this batch is waiting" in house.page("sam", path)
+
+
+def test_all_that_the_page_showed_is_cancelled_and_nothing_else(waiting: tuple[House, str, str]) -> None:
+    """A row in doubt that is to be sent again since waits too: Sam has not seen it. Then no run has anything to do."""
+    house, file_id, batch = waiting
+    path = f"/batches/{batch}/cancel"
+    settle(batch, [RowDecision(1, "send again")], Yes(), house.site.settings, ANN)
+    assert "Other payments are waiting now" in house.said("sam", path, 409, **WAITS, all="yes")
+    assert not house.events("cancelled")
+    house.post("sam", path, **{**WAITS, "seen": "3 6075"}, all="yes")
+    assert "3 payments, 60.75, were cancelled by Sam Reyes (sam)" in house.page("lee", f"/files/{file_id}/run")
+    page = house.page("daniel", f"/files/{file_id}/run")
+    assert "The run ended. Nothing is left to send." in page and "Continue with" not in page
+    assert "pay.csv " + batch + " nothing left to send" in house.page("lee", "/history")
+    house.post("daniel", f"/files/{file_id}/resume", 409, password=True)
+    house.work()
+    assert house.arrived == {"INV-A": 1}
+
+
+def test_nothing_is_cancelled_while_a_run_sends(
+    waiting: tuple[House, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither under a run of the command line, nor one that is about to begin; the page says so before a password."""
+    house, file_id, batch = waiting
+    path = f"/batches/{batch}/cancel"
+    with closing(open_ledger(house.site.settings.ledger)) as ledger, ledger.lock(ledger.find(batch).digest):
+        page = house.page("sam", path)
+        assert "A run is sending this batch" in page and "Your password" not in page
+        assert "A run is sending this batch" in house.said("sam", path, 409, **WAITS, all="yes")
+        with monkeypatch.context() as patched:  # it began after the page had looked
+            patched.setattr(runs, "_is_busy", lambda *_: False)
+            assert "A run is sending this batch" in house.said("sam", path, 409, **WAITS, all="yes")
+    house.post("daniel", f"/files/{file_id}/resume", password=True)
+    assert "A run is sending this batch" in house.said("sam", path, 409, **WAITS, all="yes")
+    assert not house.events("cancelled")
+    house.work()
+    assert house.arrived.total() == 3
+
+
+def test_what_the_command_line_cancelled_and_released_is_shown_as_it_is_now(
+    waiting: tuple[House, str, str], call: Caller, tmp_path: Path
+) -> None:
+    """By whom and why, also of a batch that was never on the page; what was released is not called cancelled."""
+    house, file_id, batch = waiting
+    with house.store.write() as db:
+        db.execute("UPDATE file SET batch = NULL WHERE id = ?", (file_id,))
+    cancel(batch, None, Signature("Kim", "left the company"), house.site.settings, ANN)
+    page = house.page("lee", f"/batches/{batch}")
+    assert "2 payments, 50.75, were cancelled by Kim (ann@desk-3) on" in page
+    assert "(line 3, line 4): left the company" in page
+    (tmp_path / "pay.csv").write_bytes(csv_of(*ROWS))
+    call("submit", str(tmp_path / "pay.csv"), "--release", "--reason", "still here", "--json")
+    assert house.arrived.total() == 3
+    assert "cancelled" not in house.page("lee", f"/batches/{batch}")

@@ -17,7 +17,7 @@ from collections import Counter
 from typing import Any
 
 from batchpay.errors import LedgerDamaged, once_sent
-from batchpay.ledger.event_chain import FIRST_MAC, ROW_MASK, ROWS_BITS, Replay, event_mac, id_range, read_ranges
+from batchpay.ledger.event_chain import FIRST_MAC, ROW_MASK, ROWS_BITS, Replay, event_mac, id_range
 from batchpay.ledger.payload import unreadable
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.reading import pieces, values_of_digits
@@ -30,7 +30,7 @@ from batchpay.ledger.tally import (
     texts_of_purged,
     unknown_if_it_came_again,
 )
-from batchpay.text import counted
+from batchpay.text import counted, read_ranges
 
 SMALL_BYTES = 4 << 20
 _EVENTS_AT_OPENING = 50
