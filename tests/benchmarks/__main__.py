@@ -1,6 +1,6 @@
 """Measures batchpay beside its peers: `make bench`, `make bench-quick`, `make bench-check`.
 
-    python -m tests.benchmarks [--quick] [--check] [--only validate|submit|throttle|pace|ledger|hosts|start|web]
+    python -m tests.benchmarks [--quick] [--check] [--only validate|submit|pace|ledger|start]
 
 A run prints what it found and keeps it in build/benchmarks/; without --quick it is written into RESULTS.md as well.
 """
@@ -18,23 +18,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.benchmarks import results as written
-from tests.benchmarks.hosts import measure_hosts
 from tests.benchmarks.ledger import measure_ledger, measure_start
 from tests.benchmarks.pace import measure_pace
 from tests.benchmarks.process import CORES, PEERS_PYTHON, ROOT, BenchmarkFailed
-from tests.benchmarks.submit import measure_limits, measure_submission
+from tests.benchmarks.submit import measure_submission
 from tests.benchmarks.validate import measure_validation
-from tests.benchmarks.web import measure_web
 
 PARTS = {
     "validate": measure_validation,
     "submit": measure_submission,
-    "throttle": measure_limits,
     "pace": measure_pace,
     "ledger": measure_ledger,
-    "hosts": measure_hosts,
     "start": measure_start,
-    "web": measure_web,
 }
 
 _PART_S_MAX = {True: 600, False: 3600}

@@ -3,25 +3,18 @@
 Every cell is a function of its row's number and of the seed, so a shorter file is the beginning of a longer one. A bad
 row holds one fault; 15 of the 20 kinds break one of the fifteen shared rules (rules.py) and nothing beside it.
 
-The rows of an office are like the others but for what people's files have: business accounts without an SEC code (a
-warning in 36 of 100 rows), a quoted cell in each row, typographic apostrophes; and they may be written in the dialects
-that spreadsheets write.
-
-Run as `python -m tests.benchmarks.data --rows N --bad PERCENT [--twice-every N] [--office [--warned PERCENT]]
-[--dialect D] PATH`; the kind follows from PATH's ending.
+Run as `python -m tests.benchmarks.data --rows N --bad PERCENT [--twice-every N] PATH`; the kind follows from PATH's
+ending.
 """
 
 from __future__ import annotations
 
 import argparse
-import zipfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any
-from xml.sax.saxutils import escape
 
+import openpyxl
 import polars as pl
 
 from batchpay.schemas.columns import COLUMNS
@@ -52,17 +45,6 @@ FIRST_START, LARGEST_CENTS = date(2035, 3, 6), 401_999
 _BANKING_DAYS = ("03/06/2035", "04/10/2035", "06/12/2035", "09/18/2035", "10/16/2035", "12/04/2035", "02/05/2036")
 _DISTRICTS = (*range(1, 13), *range(21, 33), *range(61, 73), 80)
 _SEC_CODES = ("PPD", "PPD", None)
-_OFFICE_LAST = tuple(name.replace("'", "’") for name in _LAST)
-_OFFICE_UNITS = ("Suite 4, rear", "Unit 12, East", "2nd floor, left")
-WARNED_PERCENT = 36
-"""So many rows of an office have a warning, unless another share is asked for."""
-DIALECTS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "crlf": {"line_terminator": "\r\n"},
-    "quoted": {"quote_style": "always"},
-    "semicolon": {"separator": ";"},
-}
-"""How a file of text is written, by name."""
 
 
 def _mix(salt: int) -> pl.Expr:
@@ -116,28 +98,16 @@ def _address(node: str, salt: int) -> dict[str, pl.Expr]:
     }
 
 
-@dataclass(frozen=True)
-class Manner:
-    """What rows have beside their faults."""
+def _cells(twice_every: int) -> dict[str, pl.Expr]:
+    """Give every column of a row that breaks no rule; `_recurring` tells whether it is to be a recurring one.
 
-    twice_every: int = 0
-    """One in so many rows shares its paymentId with the row before; none with 0."""
-    office: bool = False
-    """Whether they are the rows of an office."""
-    warned_percent: int = WARNED_PERCENT
-    """So many of an office's rows have a warning."""
-
-
-PLAIN = Manner()
-
-
-def _cells(manner: Manner) -> dict[str, pl.Expr]:
-    """Give every column of a row that breaks no rule; `_recurring` tells whether it is to be a recurring one."""
-    first, last = _pick(_FIRST, 1), _pick(_OFFICE_LAST if manner.office else _LAST, 2)
+    One in `twice_every` rows shares its paymentId with the row before; none with 0.
+    """
+    first, last = _pick(_FIRST, 1), _pick(_LAST, 2)
     recurring = pl.col("_recurring")
     number = pl.col("_n")
-    if manner.twice_every:
-        number -= (number % manner.twice_every == 1).cast(pl.UInt64)
+    if twice_every:
+        number -= (number % twice_every == 1).cast(pl.UInt64)
     cents = _digits(_below(10, 100), 2)
     cells = {
         "paymentId": pl.concat_str(pl.lit("P-"), _digits(number, 8)),
@@ -172,11 +142,6 @@ def _cells(manner: Manner) -> dict[str, pl.Expr]:
         "recurringNumOfPayments": pl.when(recurring).then((1 + _below(20, 60)).cast(pl.String)),
         "recurringAgreementFlag": pl.when(recurring).then(pl.lit("1")),
     }
-    if manner.office:
-        warned = _below(33, 100) < manner.warned_percent
-        cells["achAccountType"] = pl.when(warned).then(pl.lit("BUSINESS")).otherwise(pl.lit("PERSONAL"))
-        cells["achSecCode"] = pl.when(~warned).then(cells["achSecCode"])
-        cells["billingAddressLine2"] = _pick(_OFFICE_UNITS, 34)
     assert cells.keys() == set(COLUMNS), "every column once"
     return cells
 
@@ -193,86 +158,39 @@ _WRONG: tuple[tuple[str, str | None], ...] = (
 _KIND_RECURRING = 14
 
 
-def block(first: int, rows: int, bad_percent: int, manner: Manner = PLAIN) -> pl.DataFrame:
+def block(first: int, rows: int, bad_percent: int, twice_every: int = 0) -> pl.DataFrame:
     """Rows `first` to `first + rows - 1` of the endless file with that share of bad rows."""
     frame = pl.select(_n=pl.int_range(first, first + rows, dtype=pl.UInt64))
     frame = frame.select("_n", _kind=pl.when(_below(30, 100) < bad_percent).then(_below(31, KINDS)).cast(pl.UInt8))
     frame = frame.with_columns(_recurring=(_below(32, 5) == 0) | pl.col("_kind").eq_missing(_KIND_RECURRING))
-    cells = _cells(manner)
+    cells = _cells(twice_every)
     for kind, (column, value) in enumerate(_WRONG):
         wrong = pl.col("_kind").eq_missing(kind)
         cells[column] = pl.when(wrong).then(pl.lit(value, dtype=pl.String)).otherwise(cells[column])
     return frame.select(cells[name].alias(name) for name in COLUMNS)
 
 
-def blocks(rows: int, bad_percent: int, manner: Manner = PLAIN) -> Iterator[pl.DataFrame]:
-    """All rows, in file order."""
-    for first in range(1, rows + 1, BLOCK_ROWS):
-        yield block(first, min(BLOCK_ROWS, rows + 1 - first), bad_percent, manner)
-
-
-def write(path: Path, rows: int, bad_percent: int, manner: Manner = PLAIN, dialect: str = "plain") -> None:
+def write(path: Path, rows: int, bad_percent: int, twice_every: int = 0) -> None:
     """Write a payment file of the kind that the name's ending says, under a temporary name first."""
     temporary = path.with_name(f"{path.stem}.part{path.suffix}")
-    if path.suffix == ".xlsx":
-        _write_xlsx(temporary, pl.concat(blocks(rows, bad_percent, manner)))
-    elif path.suffix == ".parquet":
+    if path.suffix == ".parquet":
         csv = path.with_suffix(".csv")
         if not csv.exists():
-            write(csv, rows, bad_percent, manner)
+            write(csv, rows, bad_percent, twice_every)
         pl.scan_csv(csv, infer_schema=False).sink_parquet(temporary, row_group_size=BLOCK_ROWS)
+    elif path.suffix == ".xlsx":
+        workbook = openpyxl.Workbook(write_only=True)
+        sheet = workbook.create_sheet("Payments")
+        sheet.append(COLUMNS)
+        for row in block(1, rows, bad_percent, twice_every).iter_rows():
+            sheet.append(row)
+        workbook.save(temporary)
     else:
         with temporary.open("wb") as file:
-            for number, frame in enumerate(blocks(rows, bad_percent, manner)):
-                frame.write_csv(file, include_header=number == 0, **DIALECTS[dialect])
+            for first in range(1, rows + 1, BLOCK_ROWS):
+                frame = block(first, min(BLOCK_ROWS, rows + 1 - first), bad_percent, twice_every)
+                frame.write_csv(file, include_header=first == 1)
     temporary.replace(path)
-
-
-def _write_xlsx(path: Path, frame: pl.DataFrame) -> None:
-    """Write a workbook of text cells as spreadsheet programs do, with shared strings."""
-    texts: dict[str, int] = {}
-    letters = [chr(65 + index) if index < 26 else f"A{chr(39 + index)}" for index in range(frame.width)]
-    main = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
-    rels = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-    package = "http://schemas.openxmlformats.org/package/2006"
-    sheet = "application/vnd.openxmlformats-officedocument.spreadsheetml"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        with archive.open("xl/worksheets/sheet1.xml", "w", force_zip64=True) as out:
-            out.write(f"<worksheet {main}><sheetData>".encode())
-            for number, row in enumerate([tuple(frame.columns), *frame.iter_rows()], start=1):
-                cells = [
-                    f'<c r="{letter}{number}" t="s"><v>{texts.setdefault(text, len(texts))}</v></c>'
-                    for letter, text in zip(letters, row, strict=True)
-                    if text is not None
-                ]
-                out.write(f'<row r="{number}">{"".join(cells)}</row>'.encode())
-            out.write(b"</sheetData></worksheet>")
-        strings = "".join(f'<si><t xml:space="preserve">{escape(text)}</t></si>' for text in texts)
-        archive.writestr("xl/sharedStrings.xml", f'<sst {main} uniqueCount="{len(texts)}">{strings}</sst>')
-        archive.writestr(
-            "xl/workbook.xml",
-            f'<workbook {main} xmlns:r="{rels}"><sheets><sheet name="Payments" sheetId="1" r:id="rId1"/></sheets>'
-            "</workbook>",
-        )
-        archive.writestr(
-            "xl/_rels/workbook.xml.rels",
-            f'<Relationships xmlns="{package}/relationships">'
-            f'<Relationship Id="rId1" Type="{rels}/worksheet" Target="worksheets/sheet1.xml"/>'
-            f'<Relationship Id="rId2" Type="{rels}/sharedStrings" Target="sharedStrings.xml"/></Relationships>',
-        )
-        archive.writestr(
-            "_rels/.rels",
-            f'<Relationships xmlns="{package}/relationships">'
-            f'<Relationship Id="rId1" Type="{rels}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
-        )
-        archive.writestr(
-            "[Content_Types].xml",
-            f'<Types xmlns="{package}/content-types">'
-            '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
-            f'<Override PartName="/xl/workbook.xml" ContentType="{sheet}.sheet.main+xml"/>'
-            f'<Override PartName="/xl/worksheets/sheet1.xml" ContentType="{sheet}.worksheet+xml"/>'
-            f'<Override PartName="/xl/sharedStrings.xml" ContentType="{sheet}.sharedStrings+xml"/></Types>',
-        )
 
 
 def main() -> None:
@@ -282,12 +200,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, required=True)
     parser.add_argument("--bad", type=int, default=0, help="percent of the rows")
     parser.add_argument("--twice-every", type=int, default=0, help="one in so many shares the paymentId before it")
-    parser.add_argument("--office", action="store_true", help="rows as offices have them, many with a warning")
-    parser.add_argument("--warned", type=int, default=WARNED_PERCENT, help="percent of an office's rows with a warning")
-    parser.add_argument("--dialect", choices=DIALECTS, default="plain", help="how a file of text is written")
     given = parser.parse_args()
-    manner = Manner(given.twice_every, given.office, given.warned)
-    write(given.path, given.rows, given.bad, manner, given.dialect)
+    write(given.path, given.rows, given.bad, given.twice_every)
 
 
 if __name__ == "__main__":

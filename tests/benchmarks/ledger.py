@@ -1,4 +1,4 @@
-"""What the ledger costs: registering, the way to the first byte of a resumed batch, finishing.
+"""What the ledgers cost: registering, the way to the first byte of a resumed batch, finishing.
 
 And how soon commands answer.
 """
@@ -7,134 +7,112 @@ from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
-from batchpay.payment import format_cents
-from tests.benchmarks.data import LARGEST_CENTS
-from tests.benchmarks.process import (
-    CLIENT_CORE,
-    OWN_PYTHON,
-    BenchmarkFailed,
-    Measured,
-    clean_environment,
-    measure,
-    run,
-)
+from batchpay.ledger.open import create_ledger
+from tests.benchmarks.own_submit import ledger_settings
+from tests.benchmarks.process import CLIENT_CORE, OWN_PYTHON, BenchmarkFailed, Measured, clean_environment, run
 from tests.benchmarks.results import Results
 from tests.benchmarks.server import running_server
-from tests.benchmarks.submit import free_port
+from tests.benchmarks.submit import OWN
 from tests.benchmarks.validate import File
+from tests.support.postgres import own_cluster, programs_found
+
+Make = Callable[[Path], None]
+"""Make what a new ledger needs in its folder."""
 
 
 def measure_ledger(results: Results, folder: Path, *, quick: bool) -> None:
-    """Make the table about the ledger."""
-    port = free_port()
-    rows = [_one_size(results, folder, port, size) for size in ((100_000,) if quick else (100_000, 1_000_000))]
+    """Make the tables about the ledgers."""
+    with running_server() as server:
+        origin = server.origin
+    sizes = (100_000,) if quick else (100_000, 1_000_000)
+    with ExitStack() as stack:
+        kinds: dict[str, Make] = {"SQLite": lambda place: None}
+        if programs_found() is not None:
+            cluster = stack.enter_context(own_cluster({"shared_buffers": "128MB", "max_wal_size": "1GB"}))
+
+            def in_a_database(place: Path) -> None:
+                name = cluster.server().new_database()
+                place.mkdir(parents=True, mode=0o700)
+                (place / "url").write_text(cluster.server().url(name))
+                create_ledger(ledger_settings(place), "benchmark", owner_url=cluster.server().owner_url(name))
+
+            kinds["PostgreSQL"] = in_a_database
+        rows = [_one(results, folder, origin, size, kind, make) for size in sizes for kind, make in kinds.items()]
     results.add_table(
-        "The ledger",
-        "SQLite, every commit synced. *Register*: the checked file is read again, its digest compared, request bodies "
-        "built, sealed and written in one transaction; in brackets how much of it builds bodies and digests, waits for "
-        "the thread that reads, and for the one that seals and writes. *First byte*: from the start of "
-        "`batchpay resume` to the first payment's arrival, with all rows pending; medians of three; in brackets where "
-        "a limit was lowered since, so that every waiting row is looked at first. *Finish*: intents and answers of 64 "
-        "rows a commit, without sending.",
-        ("rows", "register", "bytes a row", "first byte", "finish", "commits/s", "results file", "bytes a row, final"),
-        rows,
+        "The ledgers",
+        "Every commit synced. *Register*: the checked file is read again, its digest compared, request bodies built, "
+        "sealed and written in one transaction. *First byte*: from the start of `batchpay resume` to the first "
+        "payment's arrival, with all rows pending; median of three. *Finish*: intents and answers of 64 rows a commit, "
+        "without sending.",
+        ("ledger", "rows", "register", "bytes a row", "first byte", "finish", "commits/s", "results file"), rows,
     )  # fmt: skip
-    _measure_floor(results, folder, port)
+    _measure_floor(results, folder, origin)
+
+
+def _one(results: Results, folder: Path, origin: str, size: int, kind: str, make: Make) -> tuple[str, ...]:
+    place = folder / f"{kind}-{size}"
+    make(place)
+    registered = run([*OWN, "register", str(File(size, 0).make(folder)), str(place), origin])
+    first_byte_s = ""
+    if kind == "SQLite":
+        found_s = sorted(_first_byte_s(place, int(origin.rpartition(":")[2])) for _ in range(3))[1]
+        first_byte_s = f"{found_s:.2f} s"
+        results.figures["ledger.first_byte_s"] = found_s
+        results.figures["ledger.register_s_a_million"] = registered.job_s / size * 1e6
+        results.figures["ledger.bytes_a_row"] = registered.told["bytes"] / size
+    else:
+        of_sqlite = registered.job_s / (results.figures["ledger.register_s_a_million"] * size / 1e6)
+        results.figures["ledger.postgres_register_of_sqlite"] = of_sqlite
+    finished = run([*OWN, "finish", str(place), str(folder / "results.csv")])
+    return (
+        kind, f"{size:,}", f"{registered.job_s:.2f} s",
+        f"{registered.told['bytes'] / size:.0f}" if kind == "SQLite" else "", first_byte_s, f"{finished.job_s:.1f} s",
+        f"{finished.told['commits'] / finished.job_s:,.0f}", f"{finished.told['results_s']:.2f} s",
+    )  # fmt: skip
 
 
 _FLOOR_ROWS, _FLOOR_TURNS = 50_000, 7
 
 
-def _measure_floor(results: Results, folder: Path, port: int) -> None:
-    """Hold CPU times against an SQLite that proves nothing, in turns."""
-    command, origin = [OWN_PYTHON, "-m", "tests.benchmarks.own_submit"], f"http://127.0.0.1:{port}"
-    register, finish = _Turns(), _Turns()
+def _measure_floor(results: Results, folder: Path, origin: str) -> None:
+    """Compare CPU times with an SQLite that proves nothing, in turns, the least of each."""
     file, bodies = str(File(_FLOOR_ROWS, 0).make(folder)), str(folder / "bodies.jsonl")
-    run([*command, "register", file, str(folder / "other"), origin, bodies])
+    run([*OWN, "register", file, str(folder / "other"), origin, bodies])
+    turns = []
     for turn in range(_FLOOR_TURNS):
         place = folder / f"own-{turn}"
-        own = run([*command, "register", file, str(place), origin]).told
-        floor = [OWN_PYTHON, "-m", "tests.benchmarks.plain_ledger", bodies, str(folder / f"plain-{turn}"), "64"]
-        plain = run(floor)
-        finished = run([*command, "finish", str(place), str(folder / "results.csv")]).told
-        register.add(own["register_cpu_s"], plain.told["register_cpu_s"])
-        finish.add(finished["cpu_s"], plain.told["finish_cpu_s"])
-    results.figures["ledger.register_of_plain"], results.figures["ledger.finish_of_plain"] = (
-        register.ratio,
-        finish.ratio,
-    )
+        registered = run([*OWN, "register", file, str(place), origin]).told["cpu_s"]
+        plain = run([OWN_PYTHON, "-m", "tests.benchmarks.plain_ledger", bodies, str(folder / f"plain-{turn}"), "64"])
+        finished = run([*OWN, "finish", str(place), str(folder / "results.csv")]).told["cpu_s"]
+        turns.append((registered, plain.told["register_cpu_s"], finished, plain.told["finish_cpu_s"]))
+    least = [min(times) / _FLOOR_ROWS * 1e6 for times in zip(*turns, strict=True)]
+    rows = []
+    for what, own, floor in (("register", *least[:2]), ("finish", *least[2:])):
+        results.figures[f"ledger.{what}_of_plain"] = own / floor
+        rows.append((what, f"{own:.1f} us a row", f"{floor:.1f} us a row", f"{own / floor:.1f}"))
     results.add_table(
         "The ledger beside a plain SQLite",
         f"CPU of {_FLOOR_ROWS:,} rows, least of {_FLOOR_TURNS} in turns. *Plain* keeps rows, a digest, packed bodies, "
         "and notes in groups of 64 what is sent and answered: no history, seals, totals, encryption or look-ups.",
-        ("", "batchpay", "plain", "x"),
-        [("register", *register.words), ("finish", *finish.words)],
-    )
-
-
-class _Turns:
-    """CPU times of two programs."""
-
-    def __init__(self) -> None:
-        self._own: list[float] = []
-        self._plain: list[float] = []
-
-    def add(self, own_s: float, plain_s: float) -> None:
-        """Note a turn."""
-        self._own.append(own_s)
-        self._plain.append(plain_s)
-
-    @property
-    def ratio(self) -> float:
-        """Least against least."""
-        return min(self._own) / min(self._plain)
-
-    @property
-    def words(self) -> tuple[str, str, str]:
-        """For a table."""
-        own, plain = (f"{min(times) / _FLOOR_ROWS * 1e6:.1f} us a row" for times in (self._own, self._plain))
-        return own, plain, f"{self.ratio:.1f}"
-
-
-def _one_size(results: Results, folder: Path, port: int, size: int) -> tuple[str, ...]:
-    place = folder / f"ledger-{size}"
-    origin = f"http://127.0.0.1:{port}"
-    command = [OWN_PYTHON, "-m", "tests.benchmarks.own_submit"]
-    told = run([*command, "register", str(File(size, 0).make(folder)), str(place), origin]).told
-    bytes_a_row = told["bytes"] / size
-    first_byte_s, looked_at_s = (
-        sorted(_first_byte_s(place, port, limit) for _ in range(3))[1] for limit in (LARGEST_CENTS, LARGEST_CENTS - 1)
-    )
-    finished = run([*command, "finish", str(place), str(folder / f"results-of-{size}.csv")]).told
-    commits = finished["commits"] / finished["job_s"]
-    figures = results.figures
-    figures["ledger.register_s_a_million"] = told["register_s"] / size * 1e6
-    figures["ledger.bytes_a_row"] = bytes_a_row
-    figures["ledger.first_byte_s"] = first_byte_s
-    figures["ledger.commits_a_second"] = commits
-    figures["ledger.results_ratio"] = finished["results_cpu_s"] / finished["csv_module_s"]
-    return (
-        f"{size:,}",
-        f"{told['register_s']:.2f} s ({told['columns_s']:.2f}, {told['read_s']:.2f}, {told['write_s']:.2f})",
-        f"{bytes_a_row:.0f}", f"{first_byte_s:.2f} s ({looked_at_s:.2f})", f"{finished['job_s']:.1f} s",
-        f"{commits:,.0f}",
-        f"{finished['results_s']:.2f} s", f"{finished['bytes'] / size:.0f}",
+        ("", "batchpay", "plain", "x"), rows,
     )  # fmt: skip
 
 
-def _first_byte_s(place: Path, port: int, max_cents: int) -> float:
-    """Resume with the installed command, and tell when the first payment arrived; the run is then killed.
-
-    `max_cents` is what a payment may move at most by then.
-    """
-    environment = clean_environment(
-        place, BATCHPAY_BASE_URL=f"http://127.0.0.1:{port}", BATCHPAY_API_ID="benchmark",
-        BATCHPAY_API_KEY="benchmark-key", BATCHPAY_LEDGER=str(place / "state" / "ledger.db"),
-        BATCHPAY_LEDGER_KEY_FILE=str(place / "keys" / "ledger.key"),
+def _environment(home: Path, port: int, ledger: Path) -> dict[str, str]:
+    return clean_environment(
+        home, BATCHPAY_BASE_URL=f"http://127.0.0.1:{port}", BATCHPAY_API_ID="benchmark",
+        BATCHPAY_API_KEY="benchmark-key", BATCHPAY_LEDGER=str(ledger),
     )  # fmt: skip
-    (place / "batchpay.toml").write_text(f'[limits]\nmax_amount = "{format_cents(max_cents)}"\n')
+
+
+def _first_byte_s(place: Path, port: int) -> float:
+    """Resume with the installed command, and tell when the first payment arrived; the run is then killed."""
+    environment = _environment(place, port, place / "state" / "ledger.db")
+    environment["BATCHPAY_LEDGER_KEY_FILE"] = str(place / "keys" / "ledger.key")
     with running_server(port=port, latency_ms=50) as server:
         started = time.time()
         process = subprocess.Popen(
@@ -143,9 +121,8 @@ def _first_byte_s(place: Path, port: int, max_cents: int) -> float:
         )  # fmt: skip
         try:
             while process.poll() is None and time.time() < started + 60:
-                arrived = server.statistics()["taken"]
-                if arrived:
-                    return float(arrived[0]) - started
+                if arrived := server.arrived():
+                    return arrived[0] - started
                 time.sleep(0.02)
         finally:
             process.kill()
@@ -158,43 +135,34 @@ def _first_byte_s(place: Path, port: int, max_cents: int) -> float:
 
 def measure_start(results: Results, folder: Path, *, quick: bool) -> None:
     """Make the table about how soon commands answer."""
-    count = 5 if quick else 9
-    home = folder / "home"
+    count, home = 5 if quick else 9, folder / "home"
     home.mkdir(parents=True)
-    port = free_port()
-    environment = clean_environment(
-        home, BATCHPAY_BASE_URL=f"http://127.0.0.1:{port}", BATCHPAY_API_ID="benchmark",
-        BATCHPAY_API_KEY="benchmark-key", BATCHPAY_LEDGER=str(home / "ledger.db"),
-    )  # fmt: skip
-    own = [OWN_PYTHON, "-m", "batchpay"]
-    one = str(File(1, 0).make(folder))
-    bare = measure(count, [OWN_PYTHON, "-c", "pass"], environment=environment)
-    in_turns = ([OWN_PYTHON, "-c", "import pandera.polars"], [*own, "validate", one])
-    turns = [[run(command, environment=environment) for command in in_turns] for _ in range(count)]
-    floor, validate = (Measured(samples) for samples in zip(*turns, strict=True))
-    found = {
-        "`python -c pass`": bare,
-        "**batchpay --version**": measure(count, [*own, "--version"], environment=environment),
-        "**batchpay --help**": measure(count, [*own, "--help"], environment=environment),
-        '`python -c "import pandera.polars"`': floor,
-        "**batchpay validate**, one row": validate,
+    own, one = [OWN_PYTHON, "-m", "batchpay"], str(File(1, 0).make(folder))
+    commands = {
+        "`python -c pass`": [OWN_PYTHON, "-c", "pass"],
+        "**batchpay --version**": [*own, "--version"],
+        "**batchpay --help**": [*own, "--help"],
+        '`python -c "import pandera.polars"`': [OWN_PYTHON, "-c", "import pandera.polars"],
+        "**batchpay validate**, one row": [*own, "validate", one],
+        "**batchpay submit**, one row, ledger made anew": [*own, "submit", one, "--yes"],
     }
-    with running_server(port=port):
-        # The first submits; the others find the row sent already, so each gets a ledger of its own.
-        runs = []
-        for number in range(count):
-            ledger = {**environment, "HOME": str(home / str(number)), "BATCHPAY_LEDGER": str(home / f"{number}.db")}
-            out = home / f"out-{number}"
-            out.mkdir()
-            runs.append(run([*own, "submit", one, "--out", str(out), "--yes"], environment=ledger))
-        found["**batchpay submit**, one row, ledger made anew"] = Measured(runs)
-    rows = [
-        (label, f"{1000 * each.wall_s:.0f} ms", f"{each.wall_s / bare.wall_s:.1f}", f"{1000 * each.cpu_s:.0f} ms",
-         f"{each.rss_mib:.0f} MiB")
-        for label, each in found.items()
-    ]  # fmt: skip
+    with running_server() as server:
+        turns = []
+        for number in range(count):  # each has a ledger of its own: a row that was sent already is a duplicate
+            place = home / str(number)
+            place.mkdir()
+            environment = _environment(place, server.port, place / "ledger.db")
+            each = (
+                [*command, "--out", str(place)] if "submit" in command else command for command in commands.values()
+            )
+            turns.append([run(command, environment=environment) for command in each])
+    found = {label: Measured(samples) for label, samples in zip(commands, zip(*turns, strict=True), strict=True)}
     results.add_table(
-        "Start", f"Whole processes, medians of {count}.", ("", "wall", "x python", "CPU", "peak memory"), rows
-    )
+        "Start", f"Whole processes, medians of {count}, in turns.", ("", "wall", "CPU", "peak memory"),
+        [
+            (label, f"{1000 * one.wall_s:.0f} ms", f"{1000 * one.cpu_s:.0f} ms", f"{one.rss_mib:.0f} MiB")
+            for label, one in found.items()
+        ],
+    )  # fmt: skip
+    _, _, _, floor, validate, _ = found.values()
     results.figures["start.validate_ratio"] = validate.least_cpu_s / floor.least_cpu_s
-    results.figures["start.help_ratio"] = found["**batchpay --help**"].wall_s / bare.wall_s

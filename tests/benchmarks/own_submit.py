@@ -1,23 +1,22 @@
 """batchpay's right half, measured: a registered batch sent through `run_batch`, or its sender without a ledger.
 
     python -m tests.benchmarks.own_submit register FILE LEDGER_FOLDER ORIGIN [BODIES]   register; write the bodies
-    python -m tests.benchmarks.own_submit durable LEDGER_FOLDER RATE WORKERS [LIMIT]    send what is pending
+    python -m tests.benchmarks.own_submit durable LEDGER_FOLDER WORKERS                 send what is pending
     python -m tests.benchmarks.own_submit bare ORIGIN BODIES ROWS WORKERS               the same sender, no ledger
-    python -m tests.benchmarks.own_submit finish LEDGER_FOLDER RESULTS                  record answers without sending
+    python -m tests.benchmarks.own_submit finish LEDGER_FOLDER RESULTS                  record answers, write results
 
 Each prints one JSON object.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import resource
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -37,18 +36,15 @@ from batchpay.workflows.run import RunRequest, run_batch
 from batchpay.writing.process_memory import collect_rarely, keep_freed_memory
 
 CREDENTIALS = Credentials("benchmark", Secret("benchmark-key"))
-FULL_SPEED = "20000"
 GROUP = 64
 """Rows of one commit: as many as workers that wait for it."""
-_TIMES = 3
-"""A file is written so often, and the least counts: one time alone is half as long again on a busy machine."""
 
 
-def settings_for(folder: Path, origin: str, rate: str, workers: int) -> Settings:
+def settings_for(folder: Path, origin: str, workers: int) -> Settings:
     """Settings of a run with a ledger in that folder."""
     return Settings(
         gateway=GatewaySettings(base_url=origin, api_id="benchmark"),
-        submit=SubmitSettings(rate=rate, workers=workers),
+        submit=SubmitSettings(rate="20000", workers=workers),
         ledger=ledger_settings(folder),
     )
 
@@ -109,7 +105,7 @@ class GrantsAtOnce:
 
 
 def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict[str, Any]:
-    """Check and register a file by the steps of `submit`, each timed, and send nothing."""
+    """Check and register a file by the steps of `submit`, and send nothing."""
     from batchpay.intake.source import open_source
     from batchpay.intake.streams import ahead
     from batchpay.ledger.records import NewBatch
@@ -120,12 +116,11 @@ def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict
     from tests.benchmarks.data import AS_OF, FIRST_START, LARGEST_CENTS
     from tests.support.whole_check import check
 
-    settings, rules = settings_for(folder, origin, FULL_SPEED, 1), RuleOptions(as_of=AS_OF)
-    spent = dict.fromkeys(("columns_s", "read_s", "write_s", "register_cpu_s"), 0.0)
+    settings, rules = settings_for(folder, origin, 1), RuleOptions(as_of=AS_OF)
     with closing(open_ledger(settings.ledger, create_as="tester")) as ledger, open_source(str(path)) as source:
-        started = time.perf_counter()
         first = Content(source.chunks, ledger)
         verdict = check(first, rules)
+        assert not verdict.rejected.rows, "the benchmark registers clean files"
         checked, cpu_before = time.perf_counter(), _cpu_s()
         form = request_form(settings.gateway)
         new = NewBatch(
@@ -133,56 +128,38 @@ def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict
             options={"first_start": FIRST_START.isoformat(), "largest_cents": LARGEST_CENTS},
             environment=Environment.TEST, registration_count_seen=ledger.registration_count(),
         )  # fmt: skip
-        assert not verdict.rejected.rows, "the benchmark registers clean files"
         with ledger.register(new, "benchmark") as registering:
-            times = [time.perf_counter()]
             for rows in ahead(all_rows(source, rules)):
-                times.append(time.perf_counter())
-                passed = rows.filter(~verdict.rejected_mask(rows["_row"]))
-                built = payment_columns(ledger, passed, source.carried, form)
-                while columns := next(built, None):
-                    times.append(time.perf_counter())
+                for columns in payment_columns(ledger, rows, source.carried, form):
                     registering.add_payments(columns)
-                    times.append(time.perf_counter())
-                for number, (begin, end) in enumerate(pairwise(times)):
-                    spent["read_s" if number == 0 else "columns_s" if number % 2 else "write_s"] += end - begin
-                times = [time.perf_counter()]
-            begun = time.perf_counter()
             name = registering.finish()
-            spent["write_s"] += time.perf_counter() - begun
-        registered = time.perf_counter()
-        spent["register_cpu_s"] = _cpu_s() - cpu_before
+        told = {"job_s": time.perf_counter() - checked, "cpu_s": _cpu_s() - cpu_before}
         if bodies is not None:
             with ledger.lock(new.digest), bodies.open("wb") as file:
                 run = ledger.start(name, "benchmark")
                 while payments := run.claim(5000):
                     file.writelines(payment.body + b"\n" for payment in payments)
                 run.finish(None)
-    return {
-        "batch": name, "rows": verdict.rows, "check_s": checked - started, "register_s": registered - checked,
-        "bytes": ledger_bytes(folder), **spent,
-    }  # fmt: skip
+    size = sum(file.stat().st_size for file in (folder / "state").glob("ledger.db*") if file.is_file())
+    return {"rows": verdict.rows, "bytes": size, **told}
 
 
-def durable(folder: Path, rate: str, workers: int, limit: int | None) -> dict[str, Any]:
+def durable(folder: Path, workers: int) -> dict[str, Any]:
     """Send what is pending of the latest batch through the ledger, as `resume` does."""
-    with closing(open_ledger(settings_for(folder, "", rate, workers).ledger)) as ledger:
+    with closing(open_ledger(ledger_settings(folder))) as ledger:
         batch = ledger.find(None)
-        settings = settings_for(folder, batch.origin, rate, workers)
-        before = batch.by_state[State.ACCEPTED].rows
+        settings = settings_for(folder, batch.origin, workers)
         with ledger.lock(batch.digest):
             started, cpu_before = time.perf_counter(), _cpu_s()
-            request = RunRequest(results=None, limits=Limits(rows_max=limit))
+            request = RunRequest(results=None, limits=Limits())
             finished = run_batch(ledger, batch, settings, CREDENTIALS, request, Actor("benchmark", "here"), Quiet())
             elapsed_s, cpu_s = time.perf_counter() - started, _cpu_s() - cpu_before
-    by_state = {state.value: totals.rows for state, totals in finished.by_state.items()}
-    rows = by_state["accepted"] - before
-    return {"job_s": elapsed_s, "cpu_s": cpu_s, "rows": rows, "by_state": by_state, "stopped": finished.stopped}
+    return {"job_s": elapsed_s, "cpu_s": cpu_s, "rows": finished.by_state[State.ACCEPTED].rows}
 
 
 def bare(origin: str, path: Path, rows: int, workers: int) -> dict[str, Any]:
     """The same sender with a run that grants at once."""
-    settings = settings_for(Path(), origin, FULL_SPEED, workers)
+    settings = settings_for(Path(), origin, workers)
     with path.open("rb") as file:
         bodies = [line.rstrip(b"\n") for _, line in zip(range(rows), file, strict=False)]
     stop = StopRequest()
@@ -201,7 +178,7 @@ def bare(origin: str, path: Path, rows: int, workers: int) -> dict[str, Any]:
 def finish(folder: Path, results: Path) -> dict[str, Any]:
     """Record for every pending row the intent and an answer, in groups as 64 workers make them; write the results."""
     outcome = Outcome(State.ACCEPTED, "success", Answer(200, "200", "accepted", None), bytes_sent=1200)
-    with closing(open_ledger(settings_for(folder, "", FULL_SPEED, 1).ledger)) as ledger:
+    with closing(open_ledger(ledger_settings(folder))) as ledger:
         batch = ledger.find(None)
         with ledger.lock(batch.digest):
             started, cpu_before, commits, rows = time.perf_counter(), _cpu_s(), 0, 0
@@ -216,35 +193,10 @@ def finish(folder: Path, results: Path) -> dict[str, Any]:
             run.commit([], [(row, outcome) for row in sent])
             run.finish(None)
             finished_s, cpu_s = time.perf_counter() - started, _cpu_s() - cpu_before
-        write_results(ledger, ledger.find(None), results)  # imports what it needs
-        times = []
-        for _ in range(_TIMES):
-            started, cpu_before = time.perf_counter(), _cpu_s()
-            write_results(ledger, ledger.find(None), results)
-            times.append((time.perf_counter() - started, _cpu_s() - cpu_before))
-        results_s, results_cpu_s = map(min, zip(*times, strict=True))
-    return {
-        "job_s": finished_s, "cpu_s": cpu_s, "rows": rows, "commits": commits + 1, "results_s": results_s,
-        "results_cpu_s": results_cpu_s, "csv_module_s": _csv_module_s(results), "bytes": ledger_bytes(folder),
-    }  # fmt: skip
-
-
-def _csv_module_s(results: Path) -> float:
-    """CPU time in which Python's own csv module writes the cells of a file once more, from memory: the least."""
-    with results.open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.reader(file))
-    times = []
-    for _ in range(_TIMES):
-        cpu_before = _cpu_s()
-        with results.with_suffix(".again.csv").open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows(rows)
-        times.append(_cpu_s() - cpu_before)
-    return min(times)
-
-
-def ledger_bytes(folder: Path) -> int:
-    """Size of the ledger's files on disk."""
-    return sum(file.stat().st_size for file in (folder / "state").glob("ledger.db*") if file.is_file())
+        started = time.perf_counter()
+        write_results(ledger, ledger.find(None), results)
+        results_s = time.perf_counter() - started
+    return {"job_s": finished_s, "cpu_s": cpu_s, "rows": rows, "commits": commits + 1, "results_s": results_s}
 
 
 def _cpu_s() -> float:
@@ -253,7 +205,7 @@ def _cpu_s() -> float:
 
 
 def main() -> None:
-    """Do one of the three and print what it told."""
+    """Do one of the four and print what it told."""
     collect_rarely()  # as a command begins
     keep_freed_memory()
     what, *arguments = sys.argv[1:]
@@ -261,8 +213,7 @@ def main() -> None:
         bodies = Path(arguments[3]) if len(arguments) > 3 else None
         found = register(Path(arguments[0]), Path(arguments[1]), arguments[2], bodies)
     elif what == "durable":
-        limit = int(arguments[3]) if len(arguments) > 3 else None
-        found = durable(Path(arguments[0]), arguments[1], int(arguments[2]), limit)
+        found = durable(Path(arguments[0]), int(arguments[1]))
     elif what == "finish":
         found = finish(Path(arguments[0]), Path(arguments[1]))
     else:

@@ -1,130 +1,109 @@
-"""How a hidden limit is used: every kind in virtual time, five of them in real time over HTTP against the sandbox."""
+"""How a gateway's limit is used over HTTP, in real time: a known one, every kind of hidden one, refusals at random.
+
+`tests/sending/test_limit_finder.py` asks the same in virtual time, for longer.
+"""
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.payments import PaymentsClient
-from batchpay.outcome import Pace
-from batchpay.sandbox.options import Options
-from batchpay.sandbox.server import running
 from batchpay.sending.pacing import Throttle
 from batchpay.settings import GatewaySettings, Secret
-from tests.benchmarks.process import CORES
 from tests.benchmarks.results import Results
-from tests.support.pace_world import LIMITERS, SETTLED_S, World
+from tests.benchmarks.server import IN_FLIGHT_S, running_server
+from tests.support.pace_world import LIMITERS, SETTLED_S
 from tests.support.sandbox_requests import payment_bytes
 
-UNTIL_S = 300.0
-LIMITS = (5, 60, 200)
-KINDS = ("second", "clock", "bucket", "burst", "even")
-REAL_LIMIT = 30
-WORKERS = 8
-
-
-def measure_pace(results: Results, folder: Path, *, quick: bool) -> None:
-    """Make the tables about hidden limits."""
-    seeds = (1,) if quick else (1, 2, 3)
-    jobs = [(kind, limit, seeds) for kind in LIMITERS for limit in LIMITS]
-    with ProcessPoolExecutor(len(CORES)) as processes:  # the clock is virtual: what runs beside makes no difference
-        found = list(processes.map(_virtual, jobs))
-    at_5 = [one for one in found if one.limit == 5]
-    results.figures |= {
-        "pace.used_of_wanted": min(one.used / one.wanted for one in found),
-        "pace.refused": max(one.refused_after for one in found if one.limit != 5),
-        "pace.refused_at_5": max(one.refused_after for one in at_5),
-        "pace.refused_at_first": max(one.refused_at_first for one in at_5),
-    }
-    results.add_table(
-        "A hidden limit of any kind, 300 s of virtual time",
-        f"Worst of `--rate auto` and 500, `Retry-After: 1` and none, {len(seeds)} seeds: the share of the limit used "
-        "after 20 s, of requests refused after it, and before it from `--rate 500`.",
-        ("the gateway", "limit a second", "used", "to be used", "refused after", "refused in the first 20 s"),
-        [one.cells for one in found],
-    )  # fmt: skip
-    if quick:  # all kinds at once: they need little, and a minute is enough
-        with ThreadPoolExecutor(len(KINDS)) as threads:
-            real = list(threads.map(lambda kind: _real(results, kind, 40), KINDS))
-    else:
-        real = [_real(results, kind, 90) for kind in KINDS]
-    results.add_table(
-        f"A hidden limit of {REAL_LIMIT} a second over HTTP, in real time",
-        f"Against `batchpay sandbox --limit {REAL_LIMIT}:KIND`, `--rate auto`, {WORKERS} workers.",
-        ("kind", "used after 15 s", "refused after 15 s"), real,
-    )  # fmt: skip
+_WORKERS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """Worst figures of one kind and limit."""
+class Case:
+    """A gateway that refuses, and how a run is to fare with it."""
 
     kind: str
-    limit: int
-    used: float
-    refused_after: float
-    refused_at_first: float
+    limit: float
+    """A second; in flight or percent for the kinds that count these."""
+    rate: float | None
+    """What `--rate` says; None is `auto`."""
+    to_use: float
+    """Payments a second that the gateway would take, or that `--rate` allows."""
+    least: float
+    """Share of it to be used at least."""
+    refused_most: float = 0.01
+    """Share of the requests that may be refused."""
 
-    @property
-    def wanted(self) -> float:
-        """The least that is to be used."""
-        return LIMITERS[self.kind][1]
+    def run(self, seconds: float, since_s: float) -> tuple[float, float, str]:
+        """Send for so long; gives what was used and refused after `since_s`, and what the run concluded."""
+        answers: list[tuple[float, bool]] = []
+        with running_server(latency_ms=IN_FLIGHT_S * 1000, limit=self.limit, kind=self.kind) as server:
+            settings = GatewaySettings(base_url=server.origin, api_id="benchmark")
+            client = PaymentsClient(settings, Credentials("benchmark", Secret("benchmark-key")))
+            throttle, began = Throttle(self.rate), time.monotonic()
 
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """For a table."""
-        shares = f"{self.used:.1%}", f"{self.wanted:.1%}", f"{self.refused_after:.2%}", f"{self.refused_at_first:.1%}"
-        return self.kind, str(self.limit), *shares
+            def work() -> None:
+                while time.monotonic() - began < seconds and throttle.acquire():
+                    sent_at = time.monotonic()
+                    outcome = client.pay(payment_bytes(), throttle.leave)
+                    throttle.learn(outcome.pace, sent_at)
+                    answers.append((sent_at - began, outcome.pace is None or not outcome.pace.refused))
+
+            workers = [threading.Thread(target=work) for _ in range(_WORKERS)]
+            for worker in workers:
+                worker.start()
+            for worker in workers:
+                worker.join()
+            client.close()
+        late = [taken for at, taken in answers if since_s <= at < seconds]
+        used = sum(late) / self.to_use / (seconds - since_s)
+        return used, late.count(False) / len(late), throttle.told().concluded or "nothing"
 
 
-def _virtual(job: tuple[str, int, Sequence[int]]) -> _Found:
-    """Try one kind and limit in every way."""
-    (kind, limit, seeds), used, after, before = job, 2.0, 0.0, 0.0
-    for rate, asked_s, seed in itertools.product((None, 500.0), (1.0, None), seeds):
-        run = World(
-            LIMITERS[kind][0](limit),
-            lambda clock, sleep, rate=rate: Throttle(rate, clock=clock, sleep=sleep),  # type: ignore[misc]
-            refusal=Pace(retry_after_s=asked_s, refused=True),
-            seed=seed,
+_KNOWN = [Case("any second", limit, limit, limit, 0.99, 0.001) for limit in (50, 200, 1000)]
+_HIDDEN = [
+    *(
+        Case(kind, 30, None, 30, LIMITERS[kind][1])
+        for kind in (
+            "any second", "clock second", "bucket of a second", "bucket of five", "bucket of one", "two tiers",
+            "a minute's quota",
         )
-        run.run(UNTIL_S)
-        used = min(used, run.used(SETTLED_S, UNTIL_S, limit))
-        after = max(after, run.refused(SETTLED_S, UNTIL_S))
-        if rate is not None:
-            before = max(before, run.refused(0, SETTLED_S))
-    return _Found(kind, limit, used, after, before)
+    ),
+    Case("so many at once", 4, None, 4 / IN_FLIGHT_S, 0.6),
+]  # fmt: skip
+_RANDOM = [Case("at random", percent, 30, 30, 0.5, 0.05) for percent in (0.2, 1, 2)]
 
 
-def _real(results: Results, kind: str, seconds: float) -> tuple[str, ...]:
-    answers: list[tuple[float, bool]] = []
-    with running(Options(port=0, limit=REAL_LIMIT, limit_kind=kind)) as url:
-        client = PaymentsClient(
-            GatewaySettings(base_url=url, api_id="sandbox"), Credentials("sandbox", Secret("sandbox-key"))
-        )
-        throttle, began = Throttle(None), time.monotonic()
+def measure_pace(results: Results, folder: Path, *, quick: bool) -> None:
+    """Make the table about limits."""
+    found = [(case, *case.run(5 if quick else 12, 1)) for case in _KNOWN]
+    _tell(results, "known", found)
+    windows_s = 60 if quick else 120  # whole minutes, for the quota of a minute
+    hidden = [*_HIDDEN, *_RANDOM]  # all at once: they need little
+    with ThreadPoolExecutor(len(hidden)) as threads:
+        each = list(threads.map(lambda case: (case, *case.run(SETTLED_S + windows_s, SETTLED_S)), hidden))
+    _tell(results, "hidden", each[: len(_HIDDEN)])
+    _tell(results, "random", each[len(_HIDDEN) :])
+    results.add_table(
+        "The pace under limits, over HTTP",
+        f"A gateway of {IN_FLIGHT_S * 1000:g} ms that answers 429 with `Retry-After: 1`, {_WORKERS} workers. A known "
+        f"limit is used from the first second on; the others count after {SETTLED_S:g} s, for {windows_s} s.",
+        ("the gateway refuses over", "`--rate`", "used", "to be used", "refused", "concluded"),
+        [
+            (f"{case.limit:g} {case.kind}", "auto" if case.rate is None else f"{case.rate:g}", f"{used:.1%}",
+             f"{case.least:.0%}", f"{refused:.2%}", concluded)
+            for case, used, refused, concluded in (*found, *each)
+        ],
+    )  # fmt: skip
 
-        def work() -> None:
-            while time.monotonic() - began < seconds and throttle.acquire():
-                sent_at = time.monotonic()
-                outcome = client.pay(payment_bytes(), lambda: None)
-                throttle.learn(outcome.pace, sent_at)
-                answers.append((sent_at - began, outcome.pace is None or not outcome.pace.refused))
 
-        workers = [threading.Thread(target=work) for _ in range(WORKERS)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        client.close()
-    late = [taken for at, taken in answers if 15 <= at < seconds]
-    used, refused = sum(late) / REAL_LIMIT / (seconds - 15), late.count(False) / len(late)
-    if kind != "even":  # what an even pace can use of that one depends on the machine
-        results.figures["pace.real_used"] = min(used, results.figures.get("pace.real_used", 2))
-    results.figures["pace.real_refused"] = max(refused, results.figures.get("pace.real_refused", 0))
-    return kind, f"{used:.1%}", f"{refused:.2%}"
+def _tell(results: Results, name: str, found: Sequence[tuple[Case, float, float, str]]) -> None:
+    """Note the worst for the bars: 1 is what is to be used, and what may be refused."""
+    results.figures[f"pace.{name}_used"] = min(used / case.least for case, used, _, _ in found)
+    results.figures[f"pace.{name}_refused"] = max(refused / case.refused_most for case, _, refused, _ in found)

@@ -10,19 +10,14 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.process import PEERS_PYTHON, ROOT
+from tests.benchmarks.process import ROOT
 
 BARS = Path(__file__).with_name("bars.toml")
 RESULTS = Path(__file__).with_name("RESULTS.md")
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-_PACKAGES = (
-    "polars", "pandera", "requests", "urllib3", "httptools", "zstandard", "cryptography", "dataframely", "duckdb",
-    "pandas", "fastexcel", "aiohttp",
-)  # fmt: skip
 
 
 @dataclass
@@ -103,39 +98,19 @@ def toothless(figures: Mapping[str, float], bars: Sequence[Bar]) -> list[str]:
 # Writing
 
 
-def machine() -> str:
-    """Name the machine and the versions of everything measured."""
+def _machine() -> str:
+    """Name the machine and what was measured on it; the lock files say which versions of everything."""
     cpu = platform.processor()
     for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines() if Path("/proc/cpuinfo").exists() else ():
         if line.startswith("model name"):
             cpu = line.split(":", 1)[1].strip()
-            break
-    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    found = _versions()
-    texts = [f"{name} {found[name]}" for name in _PACKAGES if found.get(name)]
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     return (
-        f"{datetime.now(UTC):%Y-%m-%d}, {cpu}, {len(os.sched_getaffinity(0))} cores, {memory_gib:.0f} GiB, "
-        f"{platform.system()} {platform.release()}, Python {platform.python_version()}, "
-        f"batchpay at {commit.stdout.strip() or 'no commit'}. {', '.join(texts)}."
+        f"{datetime.now(UTC):%Y-%m-%d}, {cpu}, {len(os.sched_getaffinity(0))} cores, "
+        f"Python {platform.python_version()}, batchpay at {commit.stdout.strip() or 'no commit'}."
     )
-
-
-def _versions() -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name in _PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    script = (
-        "import json, sys; from importlib.metadata import distributions;"
-        "print(json.dumps({d.name: d.version for d in distributions()}))"
-    )
-    asked = subprocess.run([PEERS_PYTHON, "-c", script], capture_output=True, text=True, check=False)
-    return {**(json.loads(asked.stdout) if asked.returncode == 0 else {}), **found}
 
 
 def markdown(results: Results, took_s: float, arguments: str) -> str:
@@ -148,7 +123,7 @@ def markdown(results: Results, took_s: float, arguments: str) -> str:
     bars = Results()
     bars.add_table("Bars", "`bars.toml` holds them; `make bench-check` fails where one falls.",
                    ("what", "bar", "measured", ""), rows)  # fmt: skip
-    head = f"`python -m tests.benchmarks{arguments}` took {took_s / 60:.1f} minutes. {machine()}"
+    head = f"`python -m tests.benchmarks{arguments}` took {took_s / 60:.1f} minutes. {_machine()}"
     return "\n\n".join([head, *results.tables, *bars.tables])
 
 

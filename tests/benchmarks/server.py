@@ -1,10 +1,10 @@
 """A loopback gateway that is faster than every sender measured: one thread, one core, epoll, no framework.
 
-It answers each payment after a fixed time, may keep a limit a second (429 with `Retry-After: 1`, nothing else said),
-and remembers what arrived: when, how much was refused, and which invoices came twice.
+It answers each payment after a fixed time, and may keep a limit of any kind (429 with `Retry-After: 1`, nothing else
+said).
 
-Run as `python -m tests.benchmarks.server [--latency-ms N] [--limit N] [--limit-kind window|bucket]`; prints its origin.
-`GET /statistics` answers what arrived so far and forgets it.
+Run as `python -m tests.benchmarks.server [--latency-ms N] [--limit N --limit-kind KIND]`; prints its origin.
+`GET /statistics` answers when each payment arrived.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections import Counter, deque
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from tests.benchmarks.process import OWN_PYTHON, ROOT, SERVER_CORE
+from tests.support.pace_world import LIMITERS, Concurrent, Limiter, Noise
+
+IN_FLIGHT_S = 0.02
+"""How long a request is busy where the limit is on those at once."""
 
 _BODY = b'{"status":"success","successMessage":{"response_code":200,"message":"accepted"}}'
 _ACCOUNT_BODY = (
@@ -48,24 +51,22 @@ class BenchmarkServer:
         """Where it listens."""
         return int(self.origin.rsplit(":", 1)[1])
 
-    def statistics(self) -> dict[str, Any]:
-        """What arrived since the last call: `taken` (times), `refused` (times), `twice` (invoices).
-
-        `late_s` is the most by which an answer left late.
-        """
+    def arrived(self) -> list[float]:
+        """When each payment arrived."""
         with urllib.request.urlopen(f"{self.origin}/statistics", timeout=30) as answer:  # noqa: S310 - loopback
-            found: dict[str, Any] = json.loads(answer.read())
+            found: list[float] = json.loads(answer.read())
         return found
 
 
 @contextmanager
 def running_server(
-    *, port: int = 0, latency_ms: float = 0, limit: float = 0, kind: str = "window"
+    *, port: int = 0, latency_ms: float = 0, limit: float | None = None, kind: str = "any second"
 ) -> Iterator[BenchmarkServer]:
     """Run a server on the first core for as long as the block lasts; `port` 0 is any free one."""
     command = [
         "taskset", "--cpu-list", str(SERVER_CORE), OWN_PYTHON, "-m", "tests.benchmarks.server",
-        "--port", str(port), "--latency-ms", str(latency_ms), "--limit", str(limit), "--limit-kind", kind,
+        "--port", str(port), "--latency-ms", str(latency_ms),
+        *([] if limit is None else ["--limit", str(limit), "--limit-kind", kind]),
     ]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
@@ -75,37 +76,18 @@ def running_server(
             process.kill()
 
 
-class Limit:
-    """A limit a second: so many in any one second, or a bucket that refills evenly and holds one second's worth."""
-
-    def __init__(self, rate: float, kind: str) -> None:
-        self._rate, self._is_window = rate, kind == "window"
-        self._taken: deque[float] = deque()
-        self._tokens, self._filled_at = rate, time.monotonic()
-
-    def allows(self, now: float) -> bool:
-        """Tell whether one more is taken at this moment."""
-        if not self._rate:
-            return True
-        if self._is_window:
-            while self._taken and self._taken[0] <= now - 1:
-                self._taken.popleft()
-            if len(self._taken) >= self._rate:
-                return False
-            self._taken.append(now)
-            return True
-        self._tokens = min(self._rate, self._tokens + (now - self._filled_at) * self._rate)
-        self._filled_at = now
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
+KINDS: Mapping[str, Callable[[float], Limiter]] = {
+    **{kind: limiter for kind, (limiter, _) in LIMITERS.items()},
+    "so many at once": lambda most: Concurrent(int(most), IN_FLIGHT_S),
+    "at random": lambda percent: Noise(percent / 100),
+}
+"""Kinds of refusals: limits a second, in flight, or a share of everything."""
 
 
 class Server:
     """Connections, the answers that wait for their moment, and what arrived."""
 
-    def __init__(self, port: int, latency_s: float, limit: Limit) -> None:
+    def __init__(self, port: int, latency_s: float, limit: Limiter | None) -> None:
         self._latency_s = latency_s
         self._limit = limit
         self._listener = socket.create_server(("127.0.0.1", port), backlog=1024)
@@ -115,11 +97,7 @@ class Server:
         self._connections: dict[int, socket.socket] = {}
         self._unread: dict[int, bytes] = {}
         self._waiting: deque[tuple[float, socket.socket, bytes]] = deque()
-        self._taken: list[float] = []
-        self._refused: list[float] = []
-        self._invoices: Counter[bytes] = Counter()
-        self._late_s = 0.0
-        """How late the latest answer left: as long as this process, or the machine, stood still."""
+        self._arrived: list[float] = []
 
     @property
     def origin(self) -> str:
@@ -137,8 +115,7 @@ class Server:
                     self._read(descriptor)
             now = time.monotonic()
             while self._waiting and self._waiting[0][0] <= now:
-                due, connection, answer = self._waiting.popleft()
-                self._late_s = max(self._late_s, now - due)
+                _, connection, answer = self._waiting.popleft()
                 _send(connection, answer)
 
     def _accept(self) -> None:
@@ -173,38 +150,26 @@ class Server:
             if head_end < 4 or len(data) < head_end + length:
                 self._unread[descriptor] = data
                 return
-            self._answer(connection, data[:head_end], data[head_end : head_end + length])
+            self._answer(connection, data[:head_end])
             data = data[head_end + length :]
 
-    def _answer(self, connection: socket.socket, head: bytes, body: bytes) -> None:
+    def _answer(self, connection: socket.socket, head: bytes) -> None:
         if head.startswith(b"GET /statistics "):
-            self._tell(connection)
+            text = json.dumps(self._arrived).encode()
+            connection.setblocking(True)
+            connection.sendall(_HEAD % (len(text), text))
+            connection.setblocking(False)
             return
         if b"/payment" not in head[:64]:
             _send(connection, _ACCOUNT if head.startswith(b"GET ") else _ACCEPTED)
             return
+        self._arrived.append(time.time())
         now = time.monotonic()
-        if self._limit.allows(now):
-            self._taken.append(time.time())
-            at = body.find(b'"invoiceNumber":') + 16
-            self._invoices[body[at : at + 24].split(b'"')[1]] += 1
-            answer = _ACCEPTED
-        else:
-            self._refused.append(time.time())
-            answer = _REFUSED
+        answer = _ACCEPTED if self._limit is None or self._limit.allows(now) else _REFUSED
         if self._latency_s:
             self._waiting.append((now + self._latency_s, connection, answer))
         else:
             _send(connection, answer)
-
-    def _tell(self, connection: socket.socket) -> None:
-        twice = [invoice.decode() for invoice, times in self._invoices.items() if times > 1]
-        found = {"taken": self._taken, "refused": self._refused, "twice": twice, "late_s": self._late_s}
-        text = json.dumps(found).encode()
-        self._taken, self._refused, self._invoices, self._late_s = [], [], Counter(), 0.0
-        connection.setblocking(True)
-        connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(text), text))
-        connection.setblocking(False)
 
 
 def _send(connection: socket.socket, answer: bytes) -> None:
@@ -226,10 +191,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--latency-ms", type=float, default=0)
-    parser.add_argument("--limit", type=float, default=0, help="payments a second; 0 is none")
-    parser.add_argument("--limit-kind", choices=("window", "bucket"), default="window")
+    parser.add_argument("--limit", type=float, help="payments a second, or what else the kind counts; none without")
+    parser.add_argument("--limit-kind", choices=KINDS, default="any second")
     arguments = parser.parse_args()
-    server = Server(arguments.port, arguments.latency_ms / 1000, Limit(arguments.limit, arguments.limit_kind))
+    limit = None if arguments.limit is None else KINDS[arguments.limit_kind](arguments.limit)
+    server = Server(arguments.port, arguments.latency_ms / 1000, limit)
     print(server.origin, flush=True)
     server.serve()
 
