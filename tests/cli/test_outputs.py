@@ -68,9 +68,12 @@ def furnished(tmp_path_factory: pytest.TempPathFactory, server: str) -> Path:
 
 @pytest.fixture
 def office(furnished: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Caller]:
-    """All of it as it was made, in its own place: a witness knows its ledger by the path."""
-    shutil.rmtree(furnished)
-    shutil.copytree(furnished.with_name("as made"), furnished)
+    """All of it as it was made, written into the same ledger's file: another file at its path would be a copy."""
+    made = furnished.with_name("as made")
+    for path in furnished.rglob("*"):
+        if path.is_symlink() or (path.is_file() and not (made / path.relative_to(furnished)).exists()):
+            path.unlink()
+    shutil.copytree(made, furnished, dirs_exist_ok=True)
     with calling(furnished, url, monkeypatch) as call:
         call.settings(BATCHPAY_API_KEY_FILE="api.key")
         yield call
