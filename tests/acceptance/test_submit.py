@@ -1,4 +1,4 @@
-"""The main job with the installed command: check, send once, write files that add up."""
+"""The main job with the installed command: check, send once, write files that add up, report the limit it found."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from batchpay.sandbox.options import Options
+from batchpay.sandbox.server import running
 from tests.support.command import SAMPLES, Home, small_file
 from tests.support.oracle import Oracle, running_oracle
 from tests.support.strace import STRACE, strace
@@ -340,3 +342,25 @@ def test_a_content_is_one_batch_with_and_without_repair(oracle_home: Home, oracl
     assert oracle_home.json("submit", "a.csv")["batch"] == first["batch"]
     assert (second["accepted"], second["rejected"]) == (5, 0)
     assert sorted(oracle.received().items()) == [(f"INV-{number}", 1) for number in range(1, 6)]
+
+
+def test_the_limit_a_run_found_is_reported_and_kept(home: Home) -> None:
+    """One refused request may have any reason: it is reported as a limit if one near that pace is refused again.
+
+    The demo plays single refusals, and said that the gateway refuses requests faster than 453 a second. Either way the
+    next run begins at that pace.
+    """
+    rules = home.path / "faults.json"
+    rules.write_text(json.dumps([{"fault": "busy", "at": at, "retry_after": "0"} for at in (6, 10)]))
+    with running(Options(port=0, faults=rules)) as home.origin:
+        for name, rows, first in (("a", 7, 1), ("b", 3, 10), ("c", 1, 20)):
+            small_file(home.path / f"{name}.csv", rows, first=first)
+        once = home.json("submit", "a.csv", "--rate", "5", "--no-preflight")
+        assert (once["accepted"], once["rate_found"], once["notes"]) == (7, None, [])
+        again = home.run("submit", "b.csv", "--rate", "5", "--no-preflight")
+        told = " ".join(again.stdout.split())
+        slower = home.run("submit", "c.csv", "--rate", "1", "--no-preflight").stderr
+    assert "a second, the pace at which an earlier run ended" in again.stderr
+    assert "note: the gateway asked once for a slower pace" in told
+    assert "the gateway refused requests faster than" in told
+    assert "earlier run" not in slower, "what the person asks for is less"

@@ -1,4 +1,4 @@
-"""What reaches a terminal: no control character of any name, whatever is printed; and what stays in memory."""
+"""What reaches a terminal: no control character of any name, whatever is printed; what stays in memory; how fast."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from batchpay.cli.commands import COMMANDS, load_command
 from batchpay.writing import process_memory
 from tests.support.command import Home, small_file
 
@@ -102,3 +103,38 @@ def test_a_system_without_prctl_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     monkeypatch.setattr(resource, "setrlimit", lambda kind, limits: None)
     process_memory.keep_memory_private()
+
+
+HEAVY = ("polars", "pandera", "requests", "urllib3", "flask", "cryptography", "openpyxl", "sqlite3")
+
+
+def imports_of(*arguments: str) -> set[str]:
+    command = [sys.executable, "-X", "importtime", "-m", "batchpay", *arguments]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert found.stdout.startswith("Usage:") or "batchpay" in found.stdout
+    lines = [line for line in found.stderr.splitlines() if line.startswith("import time:")]
+    return {line.rsplit("|", 1)[1].strip().split(".")[0] for line in lines[1:]}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--help",), ("--version",), *[(name, "--help") for name in COMMANDS]],
+    ids=lambda arguments: " ".join(arguments),
+)
+def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
+    """Help of the program and of every command answers without any heavy library."""
+    heavy = set(HEAVY) - ({"sqlite3"} if arguments == ("--version",) else set())
+    assert not imports_of(*arguments) & heavy
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_short_help_is_written_once(name: str) -> None:
+    """The list of commands describes each as the command describes itself."""
+    assert load_command(name).get_short_help_str(200) == COMMANDS[name][1]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_an_example(name: str) -> None:
+    """Help of each command ends with an example that can be copied."""
+    help_text = load_command(name).help or ""
+    assert f"Example: batchpay {name}" in help_text

@@ -1,16 +1,19 @@
-"""`batchpay status` as a table."""
+"""`batchpay status` as a table; money that comes and money that goes are never one sum."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
+from batchpay.cli import output
 from batchpay.cli.context import Context
 from batchpay.cli.main import cli
 from batchpay.cli.output import print_in_doubt_elsewhere, print_table
-from batchpay.payment import Totals
+from batchpay.payment import State, Totals
+from batchpay.summary import Summary
 from tests.support.command import small_file
 from tests.support.in_process import Caller
 
@@ -89,3 +92,103 @@ def test_an_earlier_doubt_is_told_in_lines_that_leave_its_command_whole(capsys: 
     command, rest = capsys.readouterr().out.splitlines()
     assert command.startswith("  a person must look: batchpay resolve 97f4b41592e7 (1 row,")
     assert len(command) <= 80 and rest.endswith("earlier call")
+
+
+DEBITS, CREDITS = Totals(2, 300), Totals(1, 100)
+
+
+def summary(*sides: tuple[str, Totals]) -> Summary:
+    by_direction = dict(sides)
+    accepted = sum(by_direction.values(), Totals())
+    by_state = {State.ACCEPTED: accepted, State.REJECTED: Totals(1, 1_000)}
+    apart = {State.ACCEPTED: by_direction}
+    total = accepted + Totals(1, 1_000)
+    return Summary("a.csv", total, by_state, batch="3f2a91c0d7e1", by_direction=by_direction, apart=apart)
+
+
+def test_states_show_debits_and_credits_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    """`accepted 993 1,251,016.65` was the sum of what was taken and what was paid: nobody's figure."""
+    output.print_summary(Context(), summary(("DEBIT", DEBITS), ("CREDIT", CREDITS)), sent=True)
+    assert capsys.readouterr().out.splitlines()[1:5] == [
+        "            rows  DEBIT  CREDIT  control total",
+        "  accepted     3   3.00    1.00           4.00",
+        "  rejected     1                         10.00",
+        "  total        4                         14.00",
+    ]
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_without_color_no_escape_sequence_is_printed(wanted: bool) -> None:
+    """With --no-color each label still ended with a reset, which a terminal that knows none shows as it is."""
+    runner, context = CliRunner(), Context(color=wanted)
+
+    @click.command()
+    def shown() -> None:
+        output.print_summary(context, summary(("CREDIT", CREDITS)), sent=True)
+
+    assert ("\x1b" in runner.invoke(shown, color=True).output) is wanted
+
+
+def test_one_direction_needs_no_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    """A file of credits alone has one sum."""
+    output.print_summary(Context(), summary(("DEBIT", Totals()), ("CREDIT", CREDITS)), sent=True)
+    assert capsys.readouterr().out.splitlines()[1:3] == ["  accepted  1   1.00", "  rejected  1  10.00"]
+
+
+def test_several_files_keep_them_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where each file has one direction alone."""
+    debits, credits = summary(("DEBIT", DEBITS)), summary(("CREDIT", CREDITS))
+    credits.batch = "5b1c"
+    several = output.grand_total([debits, credits])
+    output.print_summary(Context(), several, sent=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2] == "  accepted     3   3.00    1.00           4.00"
+    assert lines[3] == "  rejected     2                         20.00"
+
+
+def test_a_batch_under_two_names_is_added_up_once() -> None:
+    """A copy of a file in the same inbox: twice as much as was paid stood in the last lines."""
+    first, copy, other = (summary(("DEBIT", DEBITS)) for _ in range(3))
+    first.batch, copy.batch, other.batch = "3f2a", "3f2a", "5b1c"
+    several = output.grand_total([first, copy, other])
+    assert (several.of(State.ACCEPTED).rows, several.total.cents) == (2 * DEBITS.rows, first.total.cents * 2)
+    assert several.file == "3 files in all, the same content counted once"
+
+
+def test_the_sums_of_several_files_leave_out_nothing() -> None:
+    """The object of a call that a limit had stopped said `"stopped": null`, no doubt, and no duplicate let through."""
+    first, other = summary(("DEBIT", DEBITS)), summary(("DEBIT", DEBITS))
+    first.batch, other.batch, other.stopped = "3f2a", "5b1c", "the limit of 3 rows was reached"
+    first.in_doubt_elsewhere = {"5b1c": {"DEBIT": DEBITS}, "9d0e": {"CREDIT": CREDITS}}
+    first.allowed_duplicates = {"rows": 1, "amount": "10.00", "list": [{"row": 1, "batch": None, "earlier_row": 2}]}
+    other.allowed_duplicates = {"rows": 2, "amount": "1000.25", "list": [], "reason": "both are due"}
+    several = output.grand_total([first, other]).as_json()
+    assert several["stopped"] == "the limit of 3 rows was reached"
+    assert several["in_doubt_elsewhere"] == [{"batch": "9d0e", "rows": 1, "amount": "1.00"}], (
+        "the other is of this call"
+    )
+    assert several["allowed_duplicates"] == {"rows": 3, "amount": "1010.25", "list": []}
+
+
+def test_a_headline_names_both() -> None:
+    """The report page's sentences do the same."""
+    assert summary(("DEBIT", DEBITS), ("CREDIT", CREDITS)).amount_in(State.ACCEPTED) == "DEBIT 3.00, CREDIT 1.00"
+    assert summary(("CREDIT", CREDITS)).amount_in(State.ACCEPTED) == "1.00"
+
+
+def test_rows_in_doubt_of_other_batches(capsys: pytest.CaptureFixture[str]) -> None:
+    """Both amounts stand there, and one where there is one."""
+    output.print_in_doubt_elsewhere({"3f2a": {"DEBIT": DEBITS, "CREDIT": CREDITS}, "5b1c": {"CREDIT": CREDITS}})
+    told = " ".join(capsys.readouterr().out.split())
+    assert "batchpay resolve 3f2a (3 rows, DEBIT 3.00, CREDIT 1.00), in doubt since" in told
+    assert "batchpay resolve 5b1c (1 row, 1.00), in doubt since" in told
+
+
+@pytest.mark.parametrize(("sides", "word"), [(("DEBIT", "CREDIT"), "control total"), (("CREDIT",), "total")])
+def test_the_table_of_batches_names_its_sum(sides: tuple[str, ...], word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column `total` of batches with both directions read as money moved."""
+    found = [summary(*((side, CREDITS) for side in sides))]
+    monkeypatch.setattr("batchpay.workflows.status.all_batches", lambda _: found)
+    context = Context()
+    header = CliRunner().invoke(cli, ["status"], standalone_mode=False, obj=context).stdout.splitlines()[0]
+    assert f"accepted  {word.rjust(max(len(word), 5))}  file" in header

@@ -1,10 +1,38 @@
-"""The reader of answers, fed directly: what it refuses at once, where a connection that stays open would go on."""
+"""Exchanges by their bytes: refused answers, exceptions in every phase, requests as the interface has them."""
 
 from __future__ import annotations
 
-import pytest
+import builtins
+import contextlib
+import inspect
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import pytest
+import requests
+import requests.exceptions
+import urllib3.exceptions
+
+from batchpay.gateway.connection import Connection, Connector
 from batchpay.gateway.wire import HEAD_BYTES_MAX, INTERIM_ANSWERS_MAX, AnswerReader, AnswerRefused
+from batchpay.payment import State
+from batchpay.sandbox.options import Options
+from batchpay.sandbox.server import running
+from tests.support.command import SAMPLES, Home
+from tests.support.fault_client import (
+    ACCOUNT,
+    GOOD,
+    KEY,
+    body,
+    client_of,
+    nothing,
+)
+from tests.support.fault_server import FaultServer
+from tests.support.openapi import Description
+from tests.support.sandbox_requests import control
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -102,3 +130,114 @@ def test_what_surrounds_an_answer_is_bounded_as_well() -> None:
     with pytest.raises(AnswerRefused, match="the answer is longer than allowed"):
         for _ in range(20):
             noted.feed(b"x" * 4096)
+
+
+def exception_classes() -> list[type[BaseException]]:
+    """Every exception class of requests, urllib3, ssl and the network."""
+    found = {
+        cls
+        for module in (requests.exceptions, urllib3.exceptions, ssl, socket, builtins)
+        for _, cls in inspect.getmembers(module, inspect.isclass)
+        if issubclass(cls, Exception) and not issubclass(cls, Warning)
+    }
+    return sorted(found, key=lambda cls: (cls.__module__, cls.__qualname__))
+
+
+def make(cls: type[BaseException]) -> BaseException:
+    """An instance whose text holds what must not be shown, whatever its constructor wants."""
+    if issubclass(cls, BaseExceptionGroup):
+        return cls(KEY, [ValueError(ACCOUNT)])
+    error = cls.__new__(cls)
+    error.args = (f"{ACCOUNT} {KEY}",)
+    for name, value in (("reason", KEY), ("verify_message", "expired"), ("_message", KEY), ("msg", KEY)):
+        with contextlib.suppress(AttributeError, TypeError):
+            setattr(error, name, value)
+    return error
+
+
+class Raising(Connection):
+    """A connection that fails in a chosen phase."""
+
+    error: BaseException
+    phase: str
+
+    def send(self, data: memoryview, deadline: float) -> int:
+        if self.phase == "write":
+            raise self.error
+        return super().send(data, deadline)
+
+    def receive(self, deadline: float) -> bytes:
+        if self.phase == "read":
+            raise self.error
+        return super().receive(deadline)
+
+
+@pytest.mark.parametrize("cls", exception_classes())
+def test_every_exception_is_judged_by_bytes_alone(cls: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever class comes up: before the first byte the payment is pending, from then on in doubt; no text is kept."""
+    error = make(cls)
+
+    def fail_to_look_up(*_: Any) -> Any:
+        raise error
+
+    with FaultServer(GOOD) as server:
+        for phase, expected in (("connect", State.PENDING), ("write", State.IN_DOUBT), ("read", State.IN_DOUBT)):
+            with client_of(server) as client, monkeypatch.context() as patch:
+                if phase == "connect":
+                    patch.setattr(Connector, "_connect", fail_to_look_up)
+                else:
+                    patch.setattr("batchpay.gateway.connection.Connection", Raising)
+                    patch.setattr(Raising, "error", error, raising=False)
+                    patch.setattr(Raising, "phase", phase, raising=False)
+                outcome = client.pay(body(phase), nothing)
+            assert outcome.state is expected, (phase, outcome)
+            assert (outcome.bytes_sent > 0) is (expected is State.IN_DOUBT)
+            assert ACCOUNT not in repr(outcome)
+            if not isinstance(error, ssl.SSLError):
+                assert KEY not in repr(outcome)
+
+
+@pytest.fixture(scope="module")
+def sent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, Any]]]:
+    """The journal of a sandbox to which the whole sample was submitted."""
+    path: Path = tmp_path_factory.mktemp("home")
+    (path / "payments.csv").write_bytes((SAMPLES / "payments.csv").read_bytes())
+    with running(Options(port=0)) as url:
+        Home(path, origin=url).json("submit", "payments.csv")
+        yield journal_of(url)
+
+
+def journal_of(url: str) -> list[dict[str, Any]]:
+    requests: list[dict[str, Any]] = []
+    while page := control(url, "GET", f"journal?after={requests[-1]['number'] if requests else 0}")["requests"]:
+        requests += page
+    return requests
+
+
+def test_every_request_keeps_to_the_description(sent: list[dict[str, Any]]) -> None:
+    """Path, query and body of each of the sample's requests are as described (account numbers masked)."""
+    description = Description()
+    assert sum(request["operation"] == "payment" for request in sent) > 900
+    problems = {
+        problem
+        for request in sent
+        for problem in description.request_problems(request["method"], request["path"], request["body"])
+    }
+    assert problems == set()
+
+
+def test_the_sample_uses_every_node(sent: list[dict[str, Any]]) -> None:
+    """One-time and recurring payments, one and several addresses: the test above has something to look at."""
+    bodies = [request["body"] for request in sent if request["operation"] == "payment"]
+    assert any("recurring" in body for body in bodies)
+    assert any("emails" in body["billing"] for body in bodies)
+    assert any("billingEmail" in body["billing"] for body in bodies)
+
+
+def test_no_payment_is_refused_for_its_form_or_made_twice(sent: list[dict[str, Any]]) -> None:
+    """The sandbox checks every field by itself; only what was told to wait arrives a second time."""
+    assert {request["http_status"] for request in sent} <= {200, 429, None}
+    again = [request for request in sent if request["operation"] == "payment" and request["times"] > 1]
+    assert all(request["fault"] in ("busy", None) for request in again)
+    made = [request["payment"] for request in sent if request["payment"] is not None]
+    assert len(made) == len(set(made))

@@ -1,8 +1,12 @@
-"""The header: known, carried, mistyped, missing and doubled columns."""
+"""The header: known, carried, mistyped, missing and doubled columns; and rows whose cells need no escape."""
 
 from __future__ import annotations
 
+import csv
+import io
+from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import polars as pl
@@ -10,13 +14,14 @@ import pytest
 
 from batchpay.errors import FileRefused
 from batchpay.intake.csv import reader as csv_reader
+from batchpay.intake.csv.reader import Octets
 from batchpay.intake.header import near_miss, ours_as_meant, read_header
 from batchpay.intake.maps.mapping import mapping_of
 from batchpay.intake.source import open_source
 from batchpay.intake.template import write_blank
 from batchpay.intake.xlsx.pieces import PIECE_ROWS
-from batchpay.schemas.columns import COLUMNS, REQUIRED
-from tests.support.payment_files import HEADER, VALID, csv_text, read, workbook, write
+from batchpay.schemas.columns import BARE_ROW, COLUMNS, REQUIRED
+from tests.support.payment_files import HEADER, VALID, csv_text, line, read, workbook, write
 
 
 @pytest.mark.parametrize(
@@ -153,7 +158,8 @@ def test_examples_far_above_the_first_payment(tmp_path: Path, kind: str, monkeyp
     monkeypatch.setattr(csv_reader, "BLOCK_BYTES", (1, 1))
     monkeypatch.setattr("batchpay.intake.streams.BLOCK_BYTES", 1000)
     monkeypatch.setattr("batchpay.intake.parquet.CHUNK_ROWS", 2)
-    rows = [["example", *VALID.values()]] * 2 + [[None] * (len(HEADER) + 1)] * PIECE_ROWS + [[None, *VALID.values()]]
+    blank = [[None] * (len(HEADER) + 1)] * (PIECE_ROWS if kind == "xlsx" else 20)
+    rows = [["example", *VALID.values()]] * 2 + blank + [[None, *VALID.values()]]
     if kind == "xlsx":
         path = workbook(tmp_path, [("_note", *HEADER), *rows])
     else:
@@ -224,3 +230,56 @@ def test_more_columns_than_a_payment_file_has_are_refused(tmp_path: Path, count:
         return
     with pytest.raises(FileRefused, match=f"{count:,} unknown columns; more than 500 are not read"):
         open_source(path)
+
+
+WAYS = [(separator, end, quoted) for separator in ",;|" for end in ("\n", "\r\n") for quoted in (False, True)]
+PIECES = ("a", "Bc", "é", "ễ", "’", " ", "  ", '"', '""', ",", ", ", ";", "; ", " |", "Ä", "Ã©", "\u202e", "\u00a0",
+          "\u2028", "\u2011", "\x7f", "\x85", "\t", "\x01", "李", "\U0001f3e6", "x" * 120, "é" * 130)  # fmt: skip
+
+
+def _written(rows: Sequence[Sequence[str]], separator: str, end: str, quoted: bool) -> Octets:
+    text = io.StringIO()
+    csv.writer(
+        text, delimiter=separator, lineterminator=end, quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL
+    ).writerows(rows)
+    return Octets(text.getvalue().encode(), separator)
+
+
+def test_a_block_is_told_bare_if_no_cell_needs_an_escape() -> None:
+    """Cells of any characters, one or a few rows at a time, in every dialect: exactly those without are told."""
+    random, pieces = Random(11), (*PIECES, "\\", '","', "\x1f")
+    told_blocks = 0
+    for _ in range(150):
+        for way in WAYS:
+            some = pieces if random.random() < 0.3 else PIECES[:7]
+            rows = [["".join(random.choices(some, k=random.randrange(4))) for _ in range(3)] for _ in range(2)]
+            is_bare = not any(
+                character in '"\\' or character < " " for row in rows for cell in row for character in cell
+            )
+            # An empty cell in marks is two marks side by side: it may be told so, and is not.
+            is_doubled = way[2] and any(not cell for row in rows for cell in row)
+            assert _written(rows, *way).cells_are_bare() == (is_bare and not is_doubled), (rows, way)
+            told_blocks += is_bare
+    assert told_blocks > 500
+
+
+ODD_NAMES = ('"say ""no"""', "a\\b", '"a\nb"', "a\x01b", 'a"b', '"a"b', "a\x1fb")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("odd", [None, *ODD_NAMES])
+def test_a_second_reading_tells_what_needs_no_escape(tmp_path: Path, odd: str | None, end: str) -> None:
+    """Cells in quotation marks, blank ones and accents do not; one odd cell, and nothing is told of its block."""
+    names = ["Ada", '"Byron, Ada"', "", "Zoë", *([] if odd is None else [odd])]
+    rows = [line(billingFirstName=name, end="") for name in names]
+    with open_source(write(tmp_path, end.join([",".join(HEADER), *rows, ""]))) as source:
+        first, again = (pl.concat(source.chunks(), how="diagonal") for _ in range(2))
+    assert BARE_ROW not in first.columns
+    assert (BARE_ROW in again.columns) == (odd is None)
+    assert odd is not None or again[BARE_ROW].to_list() == [True] * 4
+
+
+def test_with_tabs_nothing_is_told_to_need_no_escape(tmp_path: Path) -> None:
+    """A tab that separates looks like one in a cell."""
+    with open_source(write(tmp_path, csv_text(3, "\t"))) as source:
+        assert all(BARE_ROW not in chunk.columns for _ in range(2) for chunk in source.chunks())

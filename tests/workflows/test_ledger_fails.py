@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,20 @@ import pytest
 from polars.exceptions import PanicException
 
 from batchpay.errors import CheckFailed, LedgerNotUsable, NotUsable, WrongUse
+from batchpay.ledger import open as door
+from batchpay.ledger.records import LostWindow
 from batchpay.payment import State, Totals
 from batchpay.sending.limits import Limits
 from batchpay.sending.sender import Sender
+from batchpay.settings import LedgerSettings, Settings
 from batchpay.summary import Summary
 from batchpay.workflows import run, status
 from batchpay.workflows import submit as archiving
+from batchpay.workflows.health import HealthLimits, health
+from batchpay.workflows.ledger_care import LedgerCheck, accept_ledger, back_up, check_ledger, make_ledger
 from batchpay.workflows.run import RunRequest
-from tests.workflows.desk import Desk
+from tests.support.ledger_factory import ledger_settings
+from tests.workflows.desk import ANN, Desk
 
 ONE = {"paymentId": "P-1", "invoiceNumber": "A-1", "amount": "10.00"}
 
@@ -199,3 +206,64 @@ def test_whatever_keeps_results_from_being_written_has_one_code(
     assert start == "everything was paid"
     assert end == f"run batchpay results {told.batch}"
     assert "nothing was sent" not in (told.stopped or "")
+
+
+LOST: Any = object()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> LedgerSettings:
+    """A ledger that was just created."""
+    found = ledger_settings(tmp_path)
+    make_ledger(found, ANN, None)
+    return found
+
+
+def test_a_ledger_in_order_has_nothing_to_accept(settings: LedgerSettings) -> None:
+    """A ledger in order is reported to be in order, and accepting anything needs a reason."""
+    found = check_ledger(settings)
+    assert (found.problems, found.accepting, found.lost, found.exit_code) == ([], [], None, 0)
+    for reason in (None, " "):
+        with pytest.raises(WrongUse, match="needs --reason"):
+            accept_ledger(settings, reason, ANN, rows_in_doubt=True)
+
+
+@pytest.mark.parametrize(
+    ("problems", "lost", "code"),
+    [
+        ([], None, 0),
+        (["the ledger is damaged"], None, 5),
+        (["the ledger is damaged"], LOST, 5),
+        ([], LOST, 8),
+    ],
+)
+def test_what_a_check_ends_with(problems: list[str], lost: Any, code: int) -> None:
+    """Damage first, then what waits for a person."""
+    assert LedgerCheck(problems, [], lost, []).exit_code == code
+
+
+def test_a_ledger_that_can_not_be_written_is_still_copied(
+    settings: LedgerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy is needed most on a full disk; that the ledger could not record it is reported: health then alarms."""
+    real = door.open_ledger
+
+    def only_to_read(settings: LedgerSettings, **how: Any) -> Any:
+        if not how.get("read_only"):
+            raise LedgerNotUsable("the disk is full")
+        return real(settings, **how)
+
+    monkeypatch.setattr(door, "open_ledger", only_to_read)
+    target, problem = back_up(settings, tmp_path / "copy.db", None, datetime.now(UTC), ANN)
+    assert (target.is_file(), problem) == (True, "the disk is full")
+
+
+def test_health_reports_that_a_restored_ledger_waits_for_a_person(
+    settings: LedgerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the first to find out is the person whose new file is refused at night."""
+    lost = LostWindow(datetime(2026, 5, 4, 6, tzinfo=UTC), 7, 9)
+    monkeypatch.setattr("batchpay.ledger.sqlite.ledger.SqliteLedger.lost_window", lambda _: lost)
+    found = health(Settings(ledger=settings), HealthLimits(), datetime.now(UTC)).findings
+    (told,) = [one for one in found if one.check == "restored"]
+    assert (told.exit_code, str(lost) in told.message) == (8, True)
