@@ -20,7 +20,7 @@ from batchpay.intake.xlsx.pieces import PiecedSheet
 
 ROWS: list[list[Any]] = [
     [f"text {at}", " with blanks ", "a & b < c > d", '"quoted"', "José 李 \U0001f3e6", "_x000D_", "two\nlines", "",
-     at, at + 0.5, True, date(2026, 11, at % 28 + 1), f"00{at % 7}"]
+     at, at + 0.5, True, date(2026, 11, at % 28 + 1), f"00{at % 7}", "_x005F_x0041_", "two\r\nlines"]
     for at in range(60)
 ]  # fmt: skip
 INLINE = re.compile(rb' t="inlineStr"><is>(.*?)</is>', re.DOTALL)
@@ -46,7 +46,7 @@ def made(change: Change = bytes, rows: list[list[Any]] = ROWS, book_change: Chan
         for name in source.namelist():
             part = source.read(name)
             if "sheet1" in name:
-                part = change(INLINE.sub(share, part))
+                part = change(INLINE.sub(share, part.replace(b"\r", b"&#13;")))
             target.writestr(name, book_change(part) if name == "xl/workbook.xml" else part)
         shared = b"".join(b"<si>%b</si>" % text for text in texts)
         target.writestr("xl/sharedStrings.xml", change(b'<sst xmlns="%b">%b</sst>' % (pieces._MAIN, shared)))
@@ -87,7 +87,8 @@ def test_the_pieces_are_the_sheet(monkeypatch: pytest.MonkeyPatch, change: Chang
     assert len(found) > 1 or block_bytes > 10_000
     assert found[0].first_row == 4
     assert all(piece.first_row + len(piece.rows) == after.first_row for piece, after in pairwise(found))
-    expected = [["\r" if cell == "_x000D_" else cell for cell in row] for row in ROWS]
+    decoded = {"_x000D_": "\r", "_x005F_x0041_": "_x0041_"}
+    expected = [[decoded.get(cell, cell) for cell in row] for row in ROWS]
     assert list(chain.from_iterable(piece.rows for piece in found)) == expected
 
 
@@ -111,15 +112,31 @@ def test_more_text_than_is_kept_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
         lambda part: part.replace(b'<row r="9"', b'<row r="8"'),
         lambda part: part.replace(b'<row r="9"', b'<row r="700"'),
         lambda part: part.replace(b'r="D9"', b'r="D99"'),
+        lambda part: part.replace(b'r="C', b'r="c'),
         lambda part: part.replace(b't="s"><v>3<', b't="s"><v>9999<'),
         lambda part: part.replace(b"</sheetData>", b""),
     ],
-    ids=["twice", "order", "elsewhere", "no such text", "cut"],
+    ids=["twice", "order", "elsewhere", "lower case", "no such text", "cut"],
 )
 def test_a_sheet_that_contradicts_itself_is_broken(change: Change) -> None:
     """A row twice or out of order, a cell in another row, a text that is not there: nobody knows what was meant."""
     with pytest.raises(FileRefused, match="broken XLSX"):
         list(read(made(change)))
+
+
+@pytest.mark.parametrize("text", [b"#SPILL!", b"#ERROR!", b"Err:502"])
+def test_errors_of_every_program(text: bytes) -> None:
+    """The library knows the seven old ones: a note that was `#ERROR!` made the workbook a broken one."""
+    (piece,) = read(made(lambda part: re.sub(rb'"C9"[^/]*', b'"C9" t="e"><f>X(1)</f><v>%b<' % text, part)))
+    assert piece.special.errors == {(9, 3): text.decode()}
+    assert piece.rows[5][:2] == ["", " with blanks "]
+
+
+def test_a_formula_that_gave_a_shared_text() -> None:
+    """Some programs share the texts of formulas, too: the workbook was a broken one."""
+    (piece,) = read(made(lambda part: part.replace(b't="s"><v>', b't="s"><f t="shared" si="0"/><v>')))
+    assert piece.rows[5][:2] == ["text 5", " with blanks "]
+    assert piece.special.formulas[9, 3] is False
 
 
 def test_dates_that_count_from_1904() -> None:

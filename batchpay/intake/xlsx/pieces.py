@@ -57,17 +57,20 @@ _UNCOMMON_HEAD = re.compile(rb"<!|<\?(?!xml )|encoding=.(?!utf-8)|xmlns:[^=]+=.%
 _HIDDEN = re.compile(rb'\bhidden="(?:1|true)"')
 _ERROR_MARK = re.compile(rb't="e"')
 _FORMULA_MARK = re.compile(rb"<f[ />]")
-_ERROR = re.compile(rb'<c\b([^>]*\bt="e"[^>]*)>(?:\s*<f\b[^>]*?(?:/>|>[^<]*</f>))?\s*<v>([^<]*)</v>')
+_ERROR = re.compile(rb'(<c\b([^>]*\bt="e"[^>]*)>(?:\s*<f\b[^>]*?(?:/>|>[^<]*</f>))?\s*<v>)([^<]*)(?=</v>)')
 _FORMULA = re.compile(rb"<c\b([^>]*)>\s*<f(?: [^>]*)?>?([^<]*)")
 _TEXT_ALONE = re.compile(rb"(\"|&quot;)[^\"]*\1")
 _REFERENCE = re.compile(rb'\br="([A-Z]{1,3})([0-9]{1,10})"')
 _NUMERIC_CELL = re.compile(rb'<c(?=\s)(?!.*\bt="(?!n")).*?\ss="([0-9]+)"', re.DOTALL)
 _NUMBER_OF_TEXT = re.compile(rb' t="s"><v>([0-9]+)')
-_SHARED = re.compile(rb'(<c r="[A-Z0-9]+"[^>]*?) t="s"[^>]*>\s*<v[^>]*>([0-9]+)')
+_SHARED = re.compile(rb'(<c r="[A-Z0-9]+"[^>]*?) t="s"[^>]*>(?:\s*<f\b[^>]*?(?:/>|>[^<]*</f>))?\s*<v[^>]*>([0-9]+)')
 _SHOWN = b' t="str"><v>'
 _PLAIN_TEXT = re.compile(rb'<si><t(?: xml:space="preserve">|>(?!\s)(?![^<]*\s<))([^<]*)</t></si>')
 _TEXT = re.compile(rb"<si[\s/>]")
 _QUOTES = {'"': "&quot;"}
+_CARRIAGE_RETURN = {"\r": "&#13;"}
+_UNREAD = _CARRIAGE_RETURN | {"_x": "_x005F_x"}
+"""What the library reads as another character, were it not written so."""
 _FIRST_STYLE = "0"
 """The style of a cell that names none."""
 _KEPT = ("sheetData", "sst", "row", "c", "f", "v", "is", "si", "t", "r", "rPh")
@@ -171,6 +174,8 @@ class PiecedSheet:
     def _piece(self, first: int, last: int, xml: bytes, extent: Extent) -> SheetPiece:
         special = SpecialCells()
         _find_special(xml, special)
+        if special.errors:
+            xml = _ERROR.sub(rb"\1#N/A", xml)  # the library refuses a sheet with an error that it does not know
         if self._styles.deceptive:
             special.styles.update(_styled_cells(xml, self._styles.deceptive))
         # One row more, so that the library makes all rows as wide as the sheet.
@@ -180,8 +185,10 @@ class PiecedSheet:
             xml = self._texts.put_into(xml)
         sheet = _read(xml + f'<row r="{last + 1}">{fence}</row>'.encode(), self._styles.xml, is_1904=self._is_1904)
         rows = self._values(sheet)
-        if sheet.start is None or sheet.end is None or sheet.end[0] != last or sheet.start[0] + 1 < first:
+        if sheet.start is None or sheet.end is None or sheet.start[0] + 1 < first:
             raise FileRefused("is a broken XLSX")
+        if (sheet.start[1] + 1, sheet.end[1] + 1, sheet.end[0]) != (extent.first_column, extent.last_column, last):
+            raise FileRefused("is a broken XLSX")  # some cell is outside what was measured: columns would be shifted
         del rows[-1]
         blank_before = sheet.start[0] + 1 - first
         blank = [""] * (extent.last_column - extent.first_column + 1)
@@ -255,7 +262,7 @@ def _texts_of(block: bytes) -> list[bytes]:
     found = _read(cells.encode(), b"", texts=b"<sst>%b</sst>" % block).to_python()
     if len(found) != count:
         raise FileRefused("is a broken XLSX")
-    return [escape(str(row[0]), {"\r": "&#13;"}).encode("utf-8", "surrogatepass") for row in found]
+    return [escape(str(row[0]), _UNREAD).encode("utf-8", "surrogatepass") for row in found]
 
 
 def _read(rows: bytes, styles: bytes, *, texts: bytes = b"", is_1904: bool = False) -> CalamineSheet:
@@ -348,6 +355,8 @@ def _reach(found: Extent, block: bytes, numbers: list[int]) -> None:
                 at = row.rfind(_CELL, 0, row.find(kind)) + len(_CELL)
                 places.add(row[at : at + 4])
     columns = [_column_number(letters[0]) for letters in map(_LETTERS.match, places) if letters]
+    if len(columns) < len(places):
+        raise FileRefused("is a broken XLSX")
     found.first_column = min([found.first_column, *columns])
     found.last_column = max([found.last_column, *columns])
     found.last_row = max(numbers, default=found.last_row)
@@ -373,7 +382,7 @@ def _cut(block: bytes) -> Iterator[tuple[int, int, bytes]]:
 def _find_special(block: bytes, found: SpecialCells) -> None:
     if _ERROR_MARK.search(block):
         for cell in _ERROR.finditer(block):
-            found.errors[_place(cell[1])] = cell[2].decode("utf-8", "replace")
+            found.errors[_place(cell[2])] = cell[3].decode("utf-8", "replace")
     if _FORMULA_MARK.search(block):
         for cell in _FORMULA.finditer(block):
             found.formulas[_place(cell[1])] = bool(_TEXT_ALONE.fullmatch(cell[2].strip()))
@@ -466,7 +475,7 @@ class _CommonForm:
 
     def _characters(self, data: str) -> None:
         if self._depth:
-            self._out.append(escape(data))
+            self._out.append(escape(data, _CARRIAGE_RETURN))
 
     def _doctype(self, *_: object) -> None:
         raise FileRefused("has a document type in its XML; it is not read")
