@@ -41,7 +41,6 @@ FLOW = (
 ANYWHERE = (
     "batchpay.ledger.columns",
     "batchpay.ledger.contract",
-    "batchpay.ledger.hosts",
     "batchpay.ledger.paths",
     "batchpay.ledger.records",
 )

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from batchpay.errors import FileRefused, NotUsable, WrongUse
 from batchpay.workflows.marks import MARKS, REPORT, may_be_written
-from batchpay.writing.atomic import check_no_device
-from batchpay.writing.place import is_output_name, stem_and_ending
+from batchpay.writing.atomic import check_no_device, is_output_name, stem_and_ending
 
 if TYPE_CHECKING:
     from batchpay.cli.context import Context

@@ -16,7 +16,7 @@ from batchpay.workflows.marks import REPORT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from batchpay.ledger.hosts import HostRun
+    from batchpay.ledger.records import HostRun
 
 
 @click.command(cls=Command, short_help="Show all batches, or one: states, counts, cents.")

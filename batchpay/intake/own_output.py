@@ -10,8 +10,8 @@ from pathlib import Path
 
 from batchpay.errors import FileRefused
 from batchpay.intake.xlsx.child import sheet_rows
+from batchpay.writing.atomic import CSV_ENDINGS
 from batchpay.writing.parquet_pages import check_pages
-from batchpay.writing.place import CSV_ENDINGS
 
 _PARQUET_ROWS = 1_000
 

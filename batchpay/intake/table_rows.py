@@ -38,7 +38,7 @@ from batchpay.schemas.columns import (
     TEXT_FORMULA,
 )
 from batchpay.text import money
-from batchpay.writing.xlsx_parts import column_letters
+from batchpay.writing.xlsx import column_letters
 
 _FIRST_VISIBLE = "!"
 """A text that sorts before it begins with white space."""

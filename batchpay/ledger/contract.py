@@ -20,11 +20,11 @@ from batchpay.errors import LedgerNotUsable
 
 if TYPE_CHECKING:
     from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns, RejectedColumns
-    from batchpay.ledger.hosts import HostRun
     from batchpay.ledger.records import (
         BatchSummary,
         Decision,
         Event,
+        HostRun,
         LedgerRow,
         LostWindow,
         NewBatch,

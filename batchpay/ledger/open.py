@@ -15,10 +15,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from batchpay.errors import BatchpayError, LedgerMissing, SettingsNotUsable, WrongUse, add_on_missing
+from batchpay.ledger import paths
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.machine import machine_name
 from batchpay.ledger.paths import LedgerPaths
-from batchpay.ledger.sqlite import files
 from batchpay.ledger.witness import witness_files
 from batchpay.settings import LedgerSettings
 
@@ -50,7 +50,7 @@ def _postgres() -> ModuleType:
 
 def location(settings: LedgerSettings) -> LedgerPaths:
     """Return where the ledger, its key and its witness are; raises SettingsNotUsable."""
-    found: LedgerPaths = _postgres().location(settings) if _is_postgres(settings) else files.location(settings)
+    found: LedgerPaths = _postgres().location(settings) if _is_postgres(settings) else paths.location(settings)
     return found
 
 
@@ -59,7 +59,7 @@ def weaknesses(settings: LedgerSettings) -> list[str]:
     if _is_postgres(settings):
         of_database: list[str] = _postgres().weaknesses(settings)
         return of_database
-    found = files.weaknesses(location(settings))
+    found = paths.weaknesses(location(settings))
     if machine_name(settings) is None:
         found.append(
             "this machine has no identity (ledger.machine, /etc/machine-id): a copy of the ledger on another machine "
@@ -70,12 +70,12 @@ def weaknesses(settings: LedgerSettings) -> list[str]:
 
 def copies_beside(settings: LedgerSettings) -> list[Path]:
     """Find the copies that were left next to the ledger when a later version upgraded it."""
-    return [] if _is_postgres(settings) else files.copies_beside(location(settings))
+    return [] if _is_postgres(settings) else paths.copies_beside(location(settings))
 
 
 def file_of(settings: LedgerSettings) -> Path | None:
     """Return the ledger's file; None where a database server holds it: its disk and backups can't be seen here."""
-    return None if _is_postgres(settings) else files.location(settings).ledger
+    return None if _is_postgres(settings) else paths.location(settings).ledger
 
 
 def own_files(settings: LedgerSettings) -> dict[Path, str]:
@@ -102,9 +102,9 @@ def open_ledger(settings: LedgerSettings, *, create_as: str | None = None, read_
     if _is_postgres(settings):
         found: Ledger = _postgres().open_ledger(settings, read_only=read_only)
         return found
-    place = files.location(settings)
+    place = paths.location(settings)
     if create_as is None:
-        files.check_file(place.ledger)  # if there is none, that is reported without loading SQLite
+        paths.check_file(place.ledger)  # if there is none, that is reported without loading SQLite
     from batchpay.ledger.sqlite import opening
 
     return opening.open_ledger(place, machine_name(settings), create_as=create_as, read_only=read_only)
@@ -166,18 +166,18 @@ def move(settings: LedgerSettings, to: str, who: str, why: str, *, owner_url: st
         raise WrongUse("a ledger in a database server is moved by the database's own means; ledger.url names no file")
     from batchpay.ledger.sqlite import opening
 
-    place = files.location(settings)
+    place = paths.location(settings)
     target = replace(settings, url=to, key_file=str(place.key))
     if not _is_postgres(target):
         raise WrongUse("a ledger moves to a PostgreSQL database: --to postgresql://…")
-    arriving, paths = _postgres(), location(target)
+    arriving, place_there = _postgres(), location(target)
 
     def hand_over(contents: Contents) -> None:
         arriving.receive(target, owner_url, contents, who, why)
 
-    moved = opening.move(place, machine_name(settings), paths.name, who, why, hand_over)
+    moved = opening.move(place, machine_name(settings), place_there.name, who, why, hand_over)
     arriving.begin(target, owner_url, moved)
-    return paths
+    return place_there
 
 
 def schema_text() -> str:

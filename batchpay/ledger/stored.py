@@ -16,8 +16,8 @@ from batchpay.ledger.database import Parameters, Store
 from batchpay.ledger.decisions import open_lost_window
 from batchpay.ledger.event_chain import noted_at_start, to_datetime
 from batchpay.ledger.keys import BESIDE
-from batchpay.ledger.locks import BatchLocks
 from batchpay.ledger.mover import Mover
+from batchpay.ledger.paths import BatchLocks
 from batchpay.ledger.records import (
     BACKED_UP,
     PERSON_CHANGED,

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from batchpay.errors import NotUsable
 from batchpay.operations.inbox import CONTROL_SUFFIX
-from batchpay.writing.atomic import FileIdentity, PendingFile, ReadFiles, sync_directory
-from batchpay.writing.place import PACKED
+from batchpay.writing.atomic import PACKED, FileIdentity, PendingFile, ReadFiles, sync_directory
 
 _TRIES_MAX = 10_000
 

@@ -4,7 +4,7 @@ Every finding has what was checked, whether it is good, one sentence for a perso
 can't be made is a finding that is not good: monitoring must not stay green because nothing could be checked.
 
 The ledger records runs, and a night without a file has none: so every call that sends writes its end into a small file
-beside the ledger.
+beside the ledger. What in the ledger needs attention is read once, for `health`, the metrics and the end of every call.
 """
 
 from __future__ import annotations
@@ -19,14 +19,101 @@ from pathlib import Path
 from typing import Any
 
 from batchpay.errors import NotUsable
-from batchpay.ledger.hosts import HostRun
-from batchpay.ledger.records import OldBatch
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.records import BatchSummary, HostRun, LedgerRow, OldBatch
 from batchpay.operations.inbox import is_named_as_ours, waiting_files
-from batchpay.operations.ledger_state import LedgerState, OpenBatch
-from batchpay.payment import State, Totals
+from batchpay.payment import Environment, State, Totals, added_up
 from batchpay.schemas.calendar import is_banking_day
 from batchpay.text import counted, instant, local_time, money, row_count, sum_word, totals_apart, totals_json
 from batchpay.writing.atomic import atomic_writer
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBatch:
+    """A batch with rows in doubt, or with rows that wait to be sent."""
+
+    batch: str
+    file: str
+    apart: Mapping[str, Totals]
+    """These rows by DEBIT and CREDIT."""
+    since: datetime
+    """When the oldest of the doubts was sent; for rows that wait, when the batch last made progress."""
+    stopped: str | None = None
+    """Why the last run ended early."""
+
+    @property
+    def totals(self) -> Totals:
+        """All of these rows."""
+        return sum(self.apart.values(), Totals())
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerState:
+    """All batches of one environment."""
+
+    environment: Environment
+    batches: int
+    by_state: dict[State, Totals]
+    """What a killed run was sending counts as in doubt."""
+    in_doubt: Sequence[OpenBatch]
+    """Batches with rows in doubt, the oldest doubt first."""
+    waiting: Sequence[OpenBatch]
+    """Batches with pending rows, the one that has waited longest first."""
+
+    @property
+    def oldest_doubt(self) -> datetime | None:
+        """When the oldest row in doubt was sent."""
+        return self.in_doubt[0].since if self.in_doubt else None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDoubts:
+    """What of a batch may or may not have been paid."""
+
+    apart: Mapping[str, Totals]
+    """These rows by DEBIT and CREDIT; without any there is nothing."""
+    abandoned: Sequence[LedgerRow]
+    """Those of them that a run was sending when it was killed: whatever takes over the batch puts them in doubt."""
+
+    @classmethod
+    def of(cls, ledger: Ledger, batch: BatchSummary) -> BatchDoubts:
+        """Read what is in doubt, also where nobody has taken over the batch: its file may be gone, and nobody may."""
+        abandoned = ledger.abandoned(batch)
+        killed = [{row.direction: Totals(1, row.amount_cents)} for row in abandoned]
+        recorded = batch.apart[State.IN_DOUBT] if batch.by_state[State.IN_DOUBT].rows else {}
+        return cls(added_up([recorded, *killed]), abandoned)
+
+
+def read_ledger_state(ledger: Ledger, environment: Environment) -> LedgerState:
+    """Read the state from the ledger's totals; only batches with doubts are read row by row."""
+    by_state = dict.fromkeys(State, Totals())
+    in_doubt: list[OpenBatch] = []
+    waiting: list[OpenBatch] = []
+    batches = [batch for batch in ledger.batches() if batch.environment is environment]
+    for batch in batches:
+        for state, totals in batch.by_state.items():
+            by_state[state] += totals
+        doubts = BatchDoubts.of(ledger, batch)
+        for row in doubts.abandoned:
+            by_state[State.SENDING] -= Totals(1, row.amount_cents)
+            by_state[State.IN_DOUBT] += Totals(1, row.amount_cents)
+        if doubts.apart:
+            since = _oldest_doubt(ledger, batch, doubts.abandoned)
+            in_doubt.append(OpenBatch(batch.batch, batch.file, doubts.apart, since))
+        if batch.by_state[State.PENDING].rows:
+            since = ledger.last_progress_at(batch.batch)
+            waiting.append(OpenBatch(batch.batch, batch.file, batch.apart[State.PENDING], since, batch.stopped))
+    in_doubt.sort(key=lambda one: one.since)
+    waiting.sort(key=lambda one: one.since)
+    return LedgerState(environment, len(batches), by_state, in_doubt, waiting)
+
+
+def _oldest_doubt(ledger: Ledger, batch: BatchSummary, abandoned: Sequence[LedgerRow]) -> datetime:
+    """Return when the first of a batch's doubts was sent; rows whose sending a restored ledger forgot have no time."""
+    recorded = ledger.row_columns(batch.batch, [State.IN_DOUBT]) if batch.by_state[State.IN_DOUBT].rows else ()
+    times = [*(time for columns in recorded for time in columns.sent_at), *(row.sent_at for row in abandoned)]
+    return min((time for time in times if time is not None), default=batch.registered_at)
+
 
 _BYTES_MAX = 4096
 

@@ -13,7 +13,7 @@ import stat
 from pathlib import Path
 
 from batchpay.errors import NotUsable
-from batchpay.writing.place import is_output_name, unpacked_name
+from batchpay.writing.atomic import is_output_name, unpacked_name
 
 CONTROL_SUFFIX = ".control.toml"
 _SETTLED_S = 60.0

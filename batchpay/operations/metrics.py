@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 
-from batchpay.operations.ledger_state import LedgerState
+from batchpay.operations.health import LedgerState
 from batchpay.payment import RunWork, State
 from batchpay.summary import Summary
 from batchpay.text import printable

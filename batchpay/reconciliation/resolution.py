@@ -18,8 +18,8 @@ from batchpay.payment import Direction, State, Totals, format_cents
 from batchpay.reconciliation.sheet_reader import LOST_DIGITS, foreign_cents, read_sheet
 from batchpay.text import instant, local_time
 from batchpay.writing.atomic import Stream
-from batchpay.writing.columns import Column, Kind
 from batchpay.writing.table import write_table
+from batchpay.writing.xlsx import Column, Kind
 
 DECISIONS = {"accepted": State.ACCEPTED, "declined": State.DECLINED, "send again": State.PENDING}
 """What a person can decide about a row in doubt, and the state that follows."""

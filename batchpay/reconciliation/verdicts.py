@@ -16,8 +16,8 @@ from batchpay.reconciliation.statement import Export, ExportLine, ReportedStatus
 from batchpay.summary import SENDABLE
 from batchpay.text import instant, place_of, place_word, totals_json
 from batchpay.writing.atomic import Stream
-from batchpay.writing.columns import Kind, columns
 from batchpay.writing.table import write_table
+from batchpay.writing.xlsx import Kind, columns
 
 HEADER = (
     "verdict", "found_by", "row", "invoiceNumber", "gateway_reference", "name", "account", "direction", "state",

@@ -23,13 +23,15 @@ from batchpay.reports.page_parts import (
     PageColumn,
     Reason,
     Share,
+    Story,
+    facts_to_sign,
     share_of,
     short_time,
+    story_of,
     timeline_of,
     with_place,
     write,
 )
-from batchpay.reports.story import Story, facts_to_sign, story_of
 from batchpay.summary import Summary, summary_of_batch
 from batchpay.text import amounts_apart, local_time, money, place_word, row_count, sum_word
 from batchpay.writing.atomic import Stream

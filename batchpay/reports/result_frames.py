@@ -17,10 +17,9 @@ import polars as pl
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.records import BatchSummary, RowColumns
 from batchpay.text import FORMULA_STARTS, NEGATIVE_AMOUNT, instant
-from batchpay.writing.atomic import Stream
-from batchpay.writing.columns import Column
-from batchpay.writing.place import MayReplace
+from batchpay.writing.atomic import MayReplace, Stream
 from batchpay.writing.table import Front, csv_lines, put_in_place, sink_parquet, table_format, write_table
+from batchpay.writing.xlsx import Column, Kind
 
 _SHOWN = (
     "paymentId", "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "currencyCode", "name",
@@ -28,6 +27,11 @@ _SHOWN = (
 )  # fmt: skip
 """Columns that come from a row's details."""
 _CARRIED = "carried"
+KINDS = {
+    "row": Kind.INTEGER, "line": Kind.INTEGER, "amount": Kind.AMOUNT, "state": Kind.STATE, "message": Kind.WRAP,
+    "http_status": Kind.INTEGER, "attempts": Kind.INTEGER, "sent_at": Kind.INSTANT, "finished_at": Kind.INSTANT,
+}  # fmt: skip
+"""What a workbook shows as more than text."""
 
 
 def frame_of(rows: RowColumns, header: Sequence[str], batch: BatchSummary) -> pl.DataFrame:

@@ -6,27 +6,23 @@ writes it, and is imported for it: the run before it does without.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchpay.intake.own_output import first_row
+from batchpay.intake.own_output import first_row, rows_of, separator_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import State
 from batchpay.writing.atomic import Stream
-from batchpay.writing.columns import Kind, columns
 
 if TYPE_CHECKING:
     import polars as pl
 
     from batchpay.writing.xlsx import Workbook
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-
-from batchpay.intake.own_output import rows_of, separator_of
 
 HEADER = (
     "row", "line", "paymentId", "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "amount",
@@ -34,11 +30,6 @@ HEADER = (
     "attempts", "sent_at", "finished_at", "batch", "environment",
 )  # fmt: skip
 """CONTRACT.md, 'Files'; the file's unknown columns follow."""
-KINDS = {
-    "row": Kind.INTEGER, "line": Kind.INTEGER, "amount": Kind.AMOUNT, "state": Kind.STATE, "message": Kind.WRAP,
-    "http_status": Kind.INTEGER, "attempts": Kind.INTEGER, "sent_at": Kind.INSTANT, "finished_at": Kind.INSTANT,
-}  # fmt: skip
-"""What a workbook shows as more than text."""
 
 
 def write_results(ledger: Ledger, batch: BatchSummary, path: Path | Stream) -> Path:
@@ -48,7 +39,8 @@ def write_results(ledger: Ledger, batch: BatchSummary, path: Path | Stream) -> P
     """
     header = _header(batch.columns)
 
-    from batchpay.reports.result_frames import frame_of, write_frames
+    from batchpay.reports.result_frames import KINDS, frame_of, write_frames
+    from batchpay.writing.xlsx import columns
 
     def is_ours(there: Path, _: int) -> bool:
         answered = batch.by_state[State.ACCEPTED].rows + batch.by_state[State.DECLINED].rows

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Direction, State, Totals, format_cents
-from batchpay.reports.story import facts_to_sign, story_of
+from batchpay.reports.page_parts import facts_to_sign, story_of
 from batchpay.summary import SENDABLE
-from batchpay.writing.xlsx import Formula, Workbook
-from batchpay.writing.xlsx_parts import Style, column_letters
+from batchpay.writing.xlsx import Formula, Style, Workbook, column_letters
 
 TITLE = "Summary"
 _WIDTHS = (30, 14, 20, 14, 20, 14, 20)

@@ -30,7 +30,6 @@ from batchpay.schemas.columns import (
 from batchpay.schemas.forms import ACCOUNT, AMOUNT, IDENTIFIER
 from batchpay.schemas.identity import COMPARED
 from batchpay.schemas.options import RuleOptions
-from batchpay.validation.chunk_result import ChunkResult, correct, without_marks
 from batchpay.validation.compiled_rules import (
     Findings,
     Violation,
@@ -41,8 +40,8 @@ from batchpay.validation.compiled_rules import (
     rule_book,
 )
 from batchpay.validation.duplicates import Late, LateRows, Places, Unfit, Uniqueness, late_in_file
-from batchpay.validation.packed import packed, unpacked
-from batchpay.validation.verdict import Verdict
+from batchpay.validation.rejects import packed, unpacked
+from batchpay.validation.verdict import ChunkResult, Verdict, correct, without_marks
 
 _ROWS_AT_ONCE = 25_000
 """How many rows are passed on at a time, so that processing them takes little memory."""

@@ -1,4 +1,7 @@
-"""The rejects file: the user's own rows as they were read, with what is wrong in front, in the input's own format."""
+"""The rejects file: the user's own rows as they were read, with what is wrong in front, in the input's own format.
+
+Frames kept for later are compressed bytes: a filtered frame would keep the whole block that it was taken from.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,22 @@ from batchpay.intake.own_output import rows_of
 from batchpay.intake.source import Source
 from batchpay.intake.table_rows import FileEnd
 from batchpay.schemas.columns import REJECTS_OWN
-from batchpay.validation.packed import packed, unpacked
-from batchpay.writing.atomic import PendingFile
-from batchpay.writing.columns import Column, Kind
-from batchpay.writing.place import CSV_ENDINGS, MayReplace, anything, place
+from batchpay.writing.atomic import CSV_ENDINGS, MayReplace, PendingFile, anything, place
 from batchpay.writing.table import csv_lines
-from batchpay.writing.xlsx import Workbook
+from batchpay.writing.xlsx import Column, Kind, Workbook
+
+
+def packed(frame: pl.DataFrame) -> bytes:
+    """Compress a frame."""
+    out = io.BytesIO()
+    frame.write_ipc_stream(out, compression="lz4")
+    return out.getvalue()
+
+
+def unpacked(data: bytes) -> pl.DataFrame:
+    """Return the frame again."""
+    return pl.read_ipc_stream(io.BytesIO(data))
+
 
 LENGTHS = ("_surplus", "_missing")
 """What a file reader records for a row that is longer or shorter than the header."""

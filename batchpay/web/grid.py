@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # pages read a grid, and never load what checks a file
     import polars as pl
 
     from batchpay.intake.source import Source
-    from batchpay.writing.place import MayReplace
+    from batchpay.writing.atomic import MayReplace
 
 BLOCK = 100
 """Rows are fetched this many at a time."""

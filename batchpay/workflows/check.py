@@ -44,8 +44,7 @@ from batchpay.workflows.earlier_payments import RejectedEarlier
 from batchpay.workflows.file_check import CheckContext, FileCheck, check_file, open_file
 from batchpay.workflows.move_gateway import notes_on_gateway, refuse_other_gateway
 from batchpay.workflows.requests import Decisions, FileRequest
-from batchpay.writing.atomic import FileIdentity
-from batchpay.writing.place import standing
+from batchpay.writing.atomic import FileIdentity, standing
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
     from batchpay.approval.plan import Plan

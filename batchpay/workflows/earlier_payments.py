@@ -1,15 +1,17 @@
 """What a file's rows have in common with earlier payments, and how it is reported: rows kept back, warnings, totals.
 
 Earlier payments are those of the same environment; `--allow-duplicates` lets a bill pass twice, never a paymentId.
-Rows of a known batch that an earlier call rejected stay rejected until a person releases them.
+Rows of a known batch that an earlier call rejected stay rejected until a person releases them. In its rejects no row
+comes back that may have been paid. Where the clock may be wrong, nothing is paid again because of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
-from contextlib import closing
+from collections.abc import Callable, Container, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -17,6 +19,7 @@ import polars as pl
 from batchpay.approval.anomalies import Variance
 from batchpay.approval.cash_flow import with_cents
 from batchpay.gateway.origin import environment_of
+from batchpay.intake.own_output import first_row
 from batchpay.ledger.columns import Earlier, Lookup
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
@@ -24,14 +27,107 @@ from batchpay.payment import Environment, SamePayment, State, Totals, format_cen
 from batchpay.schemas.catalogue import ROW_SAME_PAYMENT, suggesting_rules
 from batchpay.schemas.identity import folded
 from batchpay.schemas.options import RuleOptions
-from batchpay.settings import Settings
-from batchpay.text import money, place_of, row_count
-from batchpay.workflows.clock import windows_end
-from batchpay.workflows.own_rejects import SENT
+from batchpay.settings import PolicySettings, Settings
+from batchpay.text import counted, money, place_of, row_count
+from batchpay.validation.verdict import ChunkResult, Verdict
+from batchpay.writing.table import TABLE_ENDINGS
 
 if TYPE_CHECKING:
+    from batchpay.intake.source import Source
     from batchpay.ledger.records import BatchSummary
+    from batchpay.validation.rejects import Rejects
     from batchpay.workflows.held_back import HeldBack
+
+SENT = (State.SENDING, State.ACCEPTED, State.DECLINED, State.IN_DOUBT)
+
+
+def without_payments(
+    ledger: Ledger,
+    batch: BatchSummary,
+    rejects: Rejects | None,
+    anew: Callable[[], Rejects | None],
+    verdict: Verdict,
+    check: Callable[[ExitStack], Iterator[ChunkResult]],
+) -> tuple[Rejects | None, bool]:
+    """Rewrite the rejects if the ledger has one of their rows as a payment; what was sent is not an error.
+
+    Rules may have changed since (a start date has passed by now): a row that may have been paid must not come back as
+    one to correct and send. `verdict` says for each row whether it passes now, `check` applies the rules once more.
+    Also returns whether any row came back.
+    """
+    registered = pl.Series([row.row for row in ledger.rejected(batch.batch)], dtype=pl.UInt32)
+    failed = (~verdict.passed).arg_true().cast(pl.UInt32) + 1
+    back = failed.is_in(registered.implode())
+    if back.all():
+        return rejects, len(failed) > 0
+    if rejects is not None:
+        rejects.abandon()
+    rejects = anew()
+    wanted = pl.col("_row").is_in(registered.implode())
+    sent = pl.Series([row for some in ledger.row_columns(batch.batch, SENT) for row in some.rows], dtype=pl.UInt32)
+    try:
+        with ExitStack() as storage:
+            for result in check(storage):
+                verdict.leave_out(result, sent)
+                if rejects is None:
+                    continue
+                if result.late:
+                    rejects.late(result.rejects().filter(wanted))
+                elif result.as_read is not None:
+                    rejects.add(result.rejects().filter(wanted))
+    except BaseException:
+        if rejects is not None:
+            rejects.abandon()
+        raise
+    return rejects, bool(back.any())
+
+
+class OwnRejects:
+    """Decides which rejects files of a name belong to the file that a submission has just read.
+
+    Those in which every row is a row of this very file, unchanged: then nothing is lost, since each of them is among
+    the new ones, or is a payment by now. A file that somebody corrected has other rows, and stays, as does another's.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._left: list[Path] = []
+
+    def __call__(self, path: Path, number: int) -> bool:
+        """Return whether the rejects at a path are this file's own, or there are none."""
+        row = first_row(path)
+        if row is None or "_row" not in row:
+            return False
+        if row["_row"] is None:  # only a header
+            return True
+        from batchpay.validation.rejects import holds_only_rows_of  # also loads what writes workbooks
+
+        is_own = holds_only_rows_of(self._source, path)
+        if not is_own:
+            self._left.append(path)
+        return is_own
+
+    @property
+    def notes(self) -> list[str]:
+        """Report which rejects stay though the batch may have written them: old ones must not be taken for new ones."""
+        if not self._left:
+            return []
+        more = f" (and {len(self._left) - 1} more)" if len(self._left) > 1 else ""
+        return [
+            f"{self._left[0]}{more} was left as is: not all of its rows are rows of this file, cell for cell, so "
+            "someone corrected it, or it belongs to another file; some of its rows may already be paid, so check "
+            "before you submit it"
+        ]
+
+
+def is_of_no_submission(path: Path, number: int) -> bool:
+    """Return whether the rejects at a path are a check's, or there are none: then no results are next to them."""
+    row = first_row(path)
+    if row is None or "_row" not in row:
+        return False
+    beside = [path.with_name(path.stem.replace(".rejects", ".results") + ending) for ending in TABLE_ENDINGS]
+    return row["_row"] is None or not any(one != path and first_row(one) for one in beside)
+
 
 REJECTED_BEFORE = ("row", "rejected_before")
 """Column and code under which such a row stays rejected, though it passes today's rules."""
@@ -358,3 +454,34 @@ def find_payment(payment_id: str, settings: Settings) -> Earlier | None:
         )
         found = ledger.earlier(lookup, environment_of(settings.gateway), days=0, now=ledger.now())
     return found[0] if found else None
+
+
+_DAY, _HOUR = timedelta(days=1), timedelta(hours=1)
+
+
+def windows_end(ledger: Ledger, policy: PolicySettings) -> datetime:
+    """Return the time from which windows are counted back: the ledger's, less what nothing explains."""
+    return ledger.now() - (_since_last_event(ledger) if _is_too_late(ledger, policy) else timedelta())
+
+
+def clock_note(ledger: Ledger, policy: PolicySettings) -> str | None:
+    """Return what a person should know of the clock; None if nothing is odd about it."""
+    if (ahead := ledger.clock_ahead) > timedelta():
+        time = counted(round(ahead / _DAY), "day") if ahead >= _DAY else counted(round(ahead / _HOUR), "hour")
+        return (
+            f"the clock went {time} ahead while this machine ran: earlier payments are looked up as if it had not; set "
+            "the clock, or let a time server keep it"
+        )
+    days = _since_last_event(ledger) // _DAY
+    if days <= policy.clock_ahead_days:
+        return None
+    looked_up = "; earlier payments are looked up as of that event" if _is_too_late(ledger, policy) else ""
+    return f"the clock was {days} days after the ledger's last event: is the date correct?{looked_up}"
+
+
+def _is_too_late(ledger: Ledger, policy: PolicySettings) -> bool:
+    return _since_last_event(ledger) // _DAY > policy.clock_ahead_days and not ledger.is_clock_sure()
+
+
+def _since_last_event(ledger: Ledger) -> timedelta:
+    return timedelta(seconds=ledger.opened_after_s) - ledger.clock_ahead

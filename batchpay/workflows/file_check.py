@@ -34,12 +34,18 @@ from batchpay.settings import Settings
 from batchpay.summary import Summary
 from batchpay.text import money, place_of, row_count
 from batchpay.validation.check import RowCheck, valid_rows
-from batchpay.validation.chunk_result import ChunkResult
 from batchpay.validation.duplicates import FrameSpool, merged
-from batchpay.validation.verdict import Verdict
-from batchpay.workflows.clock import clock_note
-from batchpay.workflows.earlier_payments import EarlierPayments, RejectedEarlier, days_back, how_to_release
-from batchpay.workflows.own_rejects import OwnRejects, is_of_no_submission, without_payments
+from batchpay.validation.verdict import ChunkResult, Verdict
+from batchpay.workflows.earlier_payments import (
+    EarlierPayments,
+    OwnRejects,
+    RejectedEarlier,
+    clock_note,
+    days_back,
+    how_to_release,
+    is_of_no_submission,
+    without_payments,
+)
 from batchpay.workflows.requests import Decisions, FileRequest, refuse_account_number
 from batchpay.writing.atomic import FileIdentity, ReadFiles
 from batchpay.writing.process_memory import in_plain_words

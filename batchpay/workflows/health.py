@@ -13,12 +13,17 @@ from typing import Any
 from batchpay.errors import BatchpayError
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.open import file_of, location, open_ledger, weaknesses
-from batchpay.ledger.records import BACKED_UP, BatchSummary
+from batchpay.ledger.records import BACKED_UP, BatchSummary, HostRun
 from batchpay.operations import health as checks
-from batchpay.operations.health import HealthFinding, last_call_path, read_last_call, write_last_call
-from batchpay.operations.ledger_state import LedgerState, read_ledger_state
+from batchpay.operations.health import (
+    HealthFinding,
+    LedgerState,
+    last_call_path,
+    read_last_call,
+    read_ledger_state,
+    write_last_call,
+)
 from batchpay.payment import Environment, State
 from batchpay.settings import Settings
 from batchpay.text import counted

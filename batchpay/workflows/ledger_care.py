@@ -21,7 +21,7 @@ from batchpay.ledger.records import BACKED_UP, Accepted, Event, LostWindow, OldB
 from batchpay.payment import Actor, State
 from batchpay.settings import LedgerSettings, Settings
 from batchpay.text import instant, local_time
-from batchpay.writing.place import numbered
+from batchpay.writing.atomic import numbered
 
 _COPY = re.compile(r"(ledger-[0-9]{8}T[0-9]{6}Z)(?:-([0-9]+))?\.db")
 

@@ -1,6 +1,6 @@
 """How a file shows that this program wrote it: metrics, plan, report and reconciliation replace only their own kind.
 
-Results and rejects are checked where they are written (writing/place.py): they get a number instead.
+Results and rejects are checked where they are written (writing/atomic.py): they get a number instead.
 """
 
 from __future__ import annotations

@@ -38,12 +38,11 @@ from batchpay.payment import Actor, RunWork, State, Totals
 from batchpay.reports.results import told_more, write_results
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.pacing import PaceKept, Throttle
-from batchpay.sending.retry import Attempts
-from batchpay.sending.sender import Sender, Tally
+from batchpay.sending.sender import Attempts, Sender, Tally
 from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
 from batchpay.text import counted, printable, row_count, totals_apart, write_ranges
-from batchpay.workflows.clock import clock_note
+from batchpay.workflows.earlier_payments import clock_note
 from batchpay.workflows.held_back import (
     Fails,
     HeldBack,
@@ -56,7 +55,7 @@ from batchpay.workflows.held_back import (
 )
 from batchpay.workflows.move_gateway import follow_settings, refuse_other_gateway
 from batchpay.workflows.status import add_in_doubt_elsewhere
-from batchpay.writing.place import standing, stem_and_ending
+from batchpay.writing.atomic import standing, stem_and_ending
 
 
 class Progress(Protocol):

@@ -10,10 +10,8 @@ from pathlib import Path
 from batchpay.errors import LedgerNotUsable, WrongUse, once_sent
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.open import ledger_if_any, open_ledger
-from batchpay.ledger.records import BatchSummary
-from batchpay.operations.ledger_state import BatchDoubts
+from batchpay.ledger.records import BatchSummary, HostRun
 from batchpay.payment import Environment, Totals
 from batchpay.reports.page import write_batch_page
 from batchpay.reports.results import write_results
@@ -37,6 +35,8 @@ def runs_of_batch(batch: str, settings: Settings) -> list[HostRun]:
 
 def in_doubt(ledger: Ledger, environment: Environment, *, but: str | None = None) -> dict[str, dict[str, Totals]]:
     """Return what is in doubt in every batch of an environment by direction, the latest first; `but` is left out."""
+    from batchpay.operations.health import BatchDoubts
+
     found = {
         batch.batch: dict(BatchDoubts.of(ledger, batch).apart)
         for batch in ledger.batches()

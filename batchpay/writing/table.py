@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from batchpay.errors import WrongUse
 from batchpay.text import FORMULA_STARTS, guarded
-from batchpay.writing.atomic import PendingFile, Stream
-from batchpay.writing.columns import Column
-from batchpay.writing.place import MayReplace, anything, place
+from batchpay.writing.atomic import MayReplace, PendingFile, Stream, anything, place
+from batchpay.writing.xlsx import Column
 
 if TYPE_CHECKING:
     import polars as pl

@@ -103,7 +103,7 @@ def test_sabotage_is_noticed(sabotage: Sabotage, tmp_path: Path) -> None:
 def test_without_lock_and_token_the_rows_refuse_a_second_run(tmp_path: Path) -> None:
     """Two runs on one batch, with nothing left to keep them apart: the ledger's rows and attempts still do."""
     changes = (
-        ("ledger/locks.py", "            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)\n", ""),
+        ("ledger/paths.py", "            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)\n", ""),
         ("ledger/sqlite/run.py", "if not held or held[0] != self._token:", "if not held:"),
     )
     with bench(tmp_path / "bench", broken("no lock, no token", changes, tmp_path / "program")) as made:

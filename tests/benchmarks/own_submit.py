@@ -29,8 +29,7 @@ from batchpay.payment import Actor, Environment, State, Totals
 from batchpay.reports.results import write_results
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.pacing import Throttle
-from batchpay.sending.retry import Attempts
-from batchpay.sending.sender import Sender, Tally
+from batchpay.sending.sender import Attempts, Sender, Tally
 from batchpay.settings import GatewaySettings, LedgerSettings, Secret, Settings, SubmitSettings
 from batchpay.workflows.run import RunRequest, run_batch
 from batchpay.writing.process_memory import collect_rarely, keep_freed_memory

@@ -69,7 +69,7 @@ def break_off(without: str) -> None:
 
 def hasten(without: str = "") -> None:
     """Shorten the time machines wait for one another, and lengthen the time in which a permission is not used yet."""
-    importlib.import_module("batchpay.ledger.hosts").LEASE_S = LEASE_S  # type: ignore[attr-defined]
+    importlib.import_module("batchpay.ledger.records").LEASE_S = LEASE_S  # type: ignore[attr-defined]
     heartbeat = importlib.import_module("batchpay.ledger.postgres.heartbeat")
     heartbeat.BEAT_S, heartbeat.LOOK_S = BEAT_S, BEAT_S  # type: ignore[attr-defined]
     statements = importlib.import_module("batchpay.ledger.postgres.statements")

@@ -18,8 +18,7 @@ from batchpay.outcome import Outcome
 from batchpay.payment import State
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.pacing import Throttle
-from batchpay.sending.retry import Attempts
-from batchpay.sending.sender import Pay, Sender
+from batchpay.sending.sender import Attempts, Pay, Sender
 from batchpay.settings import SubmitSettings
 from tests.campaign.trial import Findings
 from tests.support.fault_client import CREDENTIALS, body, settings_for, write_bundle

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from batchpay.cli import demo
-from batchpay.ledger import hosts
+from batchpay.ledger import records
 from batchpay.ledger.open import create_ledger, open_ledger
 from batchpay.settings import LedgerSettings
 from tests.support.command import small_file
@@ -103,7 +103,7 @@ def test_an_inbox_call_takes_over_what_a_dead_machine_left_behind(
     call("ledger", "join", "--reason", "a second host")
     inbox = ("submit", "--inbox", str(other / "in"))
     assert call(*inbox)["exit_code"] == 0, "its heartbeat is young"
-    monkeypatch.setattr(hosts, "LEASE_S", 0.0)
+    monkeypatch.setattr(records, "LEASE_S", 0.0)
     done = call(*inbox)
     assert (done["batch"], done["accepted"], done["in_doubt"], done["exit_code"]) == (first["batch"], 7, 2, 7)
     assert done["results"] == str(other / "in" / "a.results.csv")

@@ -20,7 +20,7 @@ from batchpay.ledger.columns import Lookup
 from batchpay.ledger.contract import Ledger, Run
 from batchpay.ledger.postgres import arrival
 from batchpay.ledger.records import Decision
-from batchpay.ledger.sqlite import audit, departure, opening
+from batchpay.ledger.sqlite import audit, opening, restoring
 from batchpay.ledger.sqlite.ledger import SqliteLedger
 from batchpay.ledger.sqlite.store import SqliteStore
 from batchpay.ledger.witness import Witness
@@ -306,7 +306,7 @@ def test_what_only_the_check_of_a_whole_ledger_finds_does_not_move(
     register(mover.factory.create(), columns(mover.factory.open(), [1]))
     mover.factory.close()
     with monkeypatch.context() as patched:
-        patched.setattr(departure, "check", lambda store: ["a row contradicts its attempts"])
+        patched.setattr(restoring, "check", lambda store: ["a row contradicts its attempts"])
         with pytest.raises(LedgerDamaged, match="a row contradicts its attempts; nothing was moved"):
             mover.move()
     assert mover.in_force() == [mover.factory.settings]
@@ -359,7 +359,7 @@ def test_a_file_registered_while_the_ledger_is_checked_is_not_left_behind(
         held.close()
 
     runs: list[Run] = []
-    monkeypatch.setattr(departure, "check", check)
+    monkeypatch.setattr(restoring, "check", check)
     with ExitStack() as held:
         with pytest.raises(BatchHeld, match=told):
             mover.move()

@@ -22,12 +22,11 @@ from batchpay.errors import (
     LedgerNotUsable,
     SettingsNotUsable,
 )
+from batchpay.ledger import paths
 from batchpay.ledger.keys import create_key_file, load_keys
-from batchpay.ledger.locks import FileLock
 from batchpay.ledger.open import accept, create_ledger, location, open_ledger, weaknesses
-from batchpay.ledger.paths import make_private_directory
-from batchpay.ledger.sqlite import files, opening
-from batchpay.ledger.sqlite.files import file_system
+from batchpay.ledger.paths import FileLock, file_system, make_private_directory
+from batchpay.ledger.sqlite import opening
 from batchpay.ledger.sqlite.store import SqliteStore, lock_path, translate
 from tests.ledger.batches import columns, held_run, register, states
 from tests.ledger.factories import LedgerFactory
@@ -422,7 +421,7 @@ def test_a_ledger_lies_on_a_disk_of_its_own_machine(
     closed: LedgerFactory, monkeypatch: pytest.MonkeyPatch, kind: str, refused: bool, weak: bool
 ) -> None:
     """A network's locks can't be trusted: refused. Memory and a container's layer are gone one day: a warning."""
-    monkeypatch.setattr(files, "_mounts", lambda: f"1 0 8:1 / / rw - {kind} /dev/root rw\n")
+    monkeypatch.setattr(paths, "_mounts", lambda: f"1 0 8:1 / / rw - {kind} /dev/root rw\n")
     if refused:
         with pytest.raises(LedgerNotUsable, match=r"use a local disk$"):
             closed.open()

@@ -16,16 +16,16 @@ import pytest
 from batchpay.errors import BatchpayError
 from batchpay.ledger import event_chain
 from batchpay.ledger import new_batch as writing
-from batchpay.ledger.columns import Lookup
-from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
-from batchpay.ledger.fingerprints import (
+from batchpay.ledger.columns import (
     BILL_BYTES,
     PAYMENT_ID_BYTES,
     GatheredLines,
+    Lookup,
     bill_records,
     payment_id_records,
     record_values,
 )
+from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
 from batchpay.ledger.postgres import store as postgres_store
 from batchpay.ledger.sqlite import audit
 from batchpay.ledger.sqlite import store as sqlite_store

@@ -15,16 +15,15 @@ import pytest
 from batchpay.errors import ClockDiffers, HeldElsewhere, LedgerNotUsable, WrongUse
 from batchpay.ledger import machine
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.hosts import LEASE_S
 from batchpay.ledger.postgres import heartbeat, take_over
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.fences import FENCED_REASON
 from batchpay.ledger.postgres.heartbeat import LOOK_S, Heartbeat, Observer
 from batchpay.ledger.postgres.ledger import PostgresLedger
 from batchpay.ledger.postgres.run import PostgresRun
-from batchpay.ledger.records import Decision
+from batchpay.ledger.records import LEASE_S, Decision
 from batchpay.operations import health
-from batchpay.operations.ledger_state import read_ledger_state
+from batchpay.operations.health import read_ledger_state
 from batchpay.payment import Environment, State
 from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns, register, states
 from tests.ledger.factories import LedgerFactory, PostgresFactory

@@ -389,7 +389,7 @@ DEFECTS = (
         "C14 a purge forgets which bills were paid",
         "make:1:2:0 submit:0:0:0 days_pass:2:0:0 purge:0:0:0 alter:0:5:1 submit:0:0:0",
         (
-            ("ledger/tally.py", "    if not missing:\n", "    if missing >= 0:\n"),  # the check would find it
+            ("ledger/event_chain.py", "    if not missing:\n", "    if missing >= 0:\n"),  # the check would find it
             ("ledger/sqlite/audit.py", "    if missing > 0:\n", "    if missing > 9:\n"),  # and so would this
             (
                 "ledger/sqlite/retention.py",
@@ -462,7 +462,7 @@ DEFECTS = (
     Defect(
         "D14 results of one batch replace another's",
         "make:1:0:3 submit:0:0:0 correct_in_place:0:0:0 submit:0:0:0",
-        (("writing/place.py", "or may_replace(pending.target, number)", "or True"),),
+        (("writing/atomic.py", "or may_replace(pending.target, number)", "or True"),),
     ),
     Defect(
         "D15 a full standard output changes the exit code",

@@ -39,7 +39,7 @@ def found(
 
 def test_all_is_well(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A ledger whose rows are all final, on a disk: every check is good."""
-    monkeypatch.setattr("batchpay.ledger.sqlite.files.file_system", lambda *_: "ext4")
+    monkeypatch.setattr("batchpay.ledger.paths.file_system", lambda *_: "ext4")
     with ledger_in(tmp_path) as ledger:
         add_batch(ledger, [Planned(1), Planned(2, State.DECLINED)])
     findings = found(settings)
@@ -173,7 +173,7 @@ def test_a_ledger_that_a_restart_would_lose_is_a_warning(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stood there as an alarm that began with `ok`."""
-    monkeypatch.setattr("batchpay.ledger.sqlite.files.file_system", lambda *_: "tmpfs")
+    monkeypatch.setattr("batchpay.ledger.paths.file_system", lambda *_: "tmpfs")
     with ledger_in(tmp_path) as ledger:
         add_batch(ledger, [Planned(1)])
     findings = found(settings)

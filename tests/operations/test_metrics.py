@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from batchpay.errors import NotUsable
-from batchpay.operations.ledger_state import read_ledger_state
+from batchpay.operations.health import read_ledger_state
 from batchpay.operations.metrics import write_metrics
 from batchpay.payment import Environment, State, Totals
 from batchpay.summary import Summary

@@ -10,7 +10,7 @@ import pytest
 from batchpay.outcome import Outcome, Pace
 from batchpay.payment import State
 from batchpay.sending.limits import StopRequest
-from batchpay.sending.retry import WAIT_S_FIRST, Attempts
+from batchpay.sending.sender import WAIT_S_FIRST, Attempts
 from batchpay.settings import SubmitSettings
 
 PENDING = Outcome(State.PENDING, "connection refused")

@@ -16,8 +16,7 @@ from batchpay.payment import State
 from batchpay.sending.limits import CircuitBreaker, Limits, StopRequest
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.recorder import Recorder
-from batchpay.sending.retry import Attempts
-from batchpay.sending.sender import Pay, Sender, Tally
+from batchpay.sending.sender import Attempts, Pay, Sender, Tally
 from batchpay.settings import SubmitSettings
 from batchpay.text import local_time
 from tests.sending.plain_run import PlainRun

@@ -16,8 +16,7 @@ from batchpay.outcome import Answer, Outcome, Pace
 from batchpay.payment import State
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.pacing import Throttle
-from batchpay.sending.retry import Attempts
-from batchpay.sending.sender import Sender, Tally
+from batchpay.sending.sender import Attempts, Sender, Tally
 from batchpay.settings import SubmitSettings
 from batchpay.text import local_time
 from tests.sending.plain_run import PlainRun

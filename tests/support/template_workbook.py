@@ -17,7 +17,7 @@ from batchpay.intake.template import EXAMPLE
 from batchpay.schemas.catalogue import rules
 from batchpay.schemas.columns import COLUMNS, DATES, MONEY, REQUIRED
 from batchpay.schemas.tables import CHOICES, STATES
-from batchpay.writing.xlsx_parts import column_letters
+from batchpay.writing.xlsx import column_letters
 
 PATH = Path(template.__file__).with_name("template.xlsx")
 CHECK_COLUMN = "_check"

@@ -20,10 +20,9 @@ from batchpay.schemas.columns import BARE_ROW, COLUMNS
 from batchpay.schemas.options import RuleOptions
 from batchpay.validation import duplicates
 from batchpay.validation.check import RowCheck, all_rows, valid_rows
-from batchpay.validation.chunk_result import without_marks
 from batchpay.validation.compiled_rules import Proof, RuleBook
 from batchpay.validation.duplicates import Places, Uniqueness
-from batchpay.validation.verdict import Verdict
+from batchpay.validation.verdict import Verdict, without_marks
 from tests.support.payment_files import csv_text, write
 from tests.support.text_chunks import RECURRING, VALID, Cells, Kept, TextChunks
 from tests.support.whole_check import check

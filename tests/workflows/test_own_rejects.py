@@ -13,7 +13,7 @@ from batchpay.errors import RunStopped
 from batchpay.intake.own_output import rows_of
 from batchpay.payment import State
 from batchpay.validation.verdict import Verdict
-from batchpay.workflows.own_rejects import is_of_no_submission
+from batchpay.workflows.earlier_payments import is_of_no_submission
 from tests.workflows.desk import COLUMNS, PLAIN, Desk
 
 

@@ -12,8 +12,7 @@ from batchpay.errors import NotUsable
 from batchpay.intake import own_output
 from batchpay.intake.own_output import first_row
 from batchpay.reports.results import is_results_of
-from batchpay.writing.atomic import PendingFile
-from batchpay.writing.place import is_output_name, place
+from batchpay.writing.atomic import PendingFile, is_output_name, place
 from batchpay.writing.table import TABLE_ENDINGS, write_table
 
 

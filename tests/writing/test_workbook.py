@@ -15,11 +15,9 @@ import pytest
 
 from batchpay.intake.own_output import first_row
 from batchpay.writing.atomic import atomic_writer
-from batchpay.writing.columns import Column, Kind, columns
 from batchpay.writing.parquet_pages import BrokenPages, check_pages
 from batchpay.writing.table import write_table
-from batchpay.writing.xlsx import Formula, Workbook
-from batchpay.writing.xlsx_parts import Style
+from batchpay.writing.xlsx import Column, Formula, Kind, Style, Workbook, columns
 from tests.support.damaged_parquet import count_below_zero
 
 HEADER = ("row", "account", "amount", "state", "sent_at", "message")

@@ -25,11 +25,9 @@ from batchpay.intake.template import write_blank
 from batchpay.reports.result_frames import write_frames
 from batchpay.schemas.columns import COLUMNS, REQUIRED
 from batchpay.validation.rejects import open_rejects
-from batchpay.writing.atomic import PendingFile, atomic_writer
-from batchpay.writing.columns import columns
-from batchpay.writing.place import anything, place
+from batchpay.writing.atomic import PendingFile, anything, atomic_writer, place
 from batchpay.writing.table import write_table
-from batchpay.writing.xlsx_parts import column_letters
+from batchpay.writing.xlsx import column_letters, columns
 from tests.support import template_workbook
 from tests.support.payment_files import HEADER, csv_text, line, read, rejected, workbook, write
 

@@ -34,7 +34,7 @@ from batchpay.intake.xlsx.archive import (
     read_styles,
     refuse_doctype,
 )
-from batchpay.writing.xlsx_parts import column_letters
+from batchpay.writing.xlsx import column_letters
 
 PIECE_ROWS = 10_000
 """Few enough that the parent checks the first rows while the next are still being rendered."""

@@ -13,13 +13,19 @@ from operator import mul
 from typing import Any
 
 from batchpay.errors import LedgerDamaged
-from batchpay.ledger.event_chain import FIRST_MAC, Replay
+from batchpay.ledger.event_chain import (
+    FIRST_MAC,
+    BatchTally,
+    Replay,
+    batches_out_of_totals,
+    rows_without_bill,
+    texts_of_purged,
+)
 from batchpay.ledger.payload import unreadable
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.store import Connection, PostgresStore, chained_mac, stream
 from batchpay.ledger.records import ARRIVED
 from batchpay.ledger.states import PENDING, STATES
-from batchpay.ledger.tally import BatchTally, batches_out_of_totals, rows_without_bill, texts_of_purged
 
 _EVENTS_AT_OPENING = 50
 _ROWS_AT_ONCE = 4096

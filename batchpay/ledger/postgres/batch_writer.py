@@ -12,11 +12,10 @@ from typing import Any
 import psycopg
 
 from batchpay.ledger import decisions
-from batchpay.ledger.columns import PaymentColumns, RejectedColumns
+from batchpay.ledger.columns import GatheredLines, PaymentColumns, RejectedColumns
 from batchpay.ledger.contract import RegisteredMeanwhile
 from batchpay.ledger.decisions import require_settled
 from batchpay.ledger.event_chain import DIRECTION_CODES
-from batchpay.ledger.fingerprints import GatheredLines
 from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting, WritingAside, refuse_purged
 from batchpay.ledger.payload import pick, sealed_chunks
 from batchpay.ledger.postgres import statements as sql

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from batchpay.errors import LedgerNotUsable, start_thread
-from batchpay.ledger import hosts
+from batchpay.ledger import records
 
 BEAT_S = 5.0
 """A run shows this often that it is alive, also while it has nothing to commit."""
@@ -67,4 +67,4 @@ class Observer:
     @property
     def is_dead(self) -> bool:
         """Whether the run may be fenced."""
-        return self.stood_s >= hosts.LEASE_S
+        return self.stood_s >= records.LEASE_S

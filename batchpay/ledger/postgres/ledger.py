@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from batchpay.errors import HeldElsewhere, WrongUse
-from batchpay.ledger import hosts
+from batchpay.ledger import records
 from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
-from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.machine import CLOCK_TIMES
 from batchpay.ledger.postgres import audit, batch_writer, fences, reading, restoring, take_over
 from batchpay.ledger.postgres.moves import PostgresMover, erase_texts
 from batchpay.ledger.postgres.pace import PostgresPace
 from batchpay.ledger.postgres.run import PostgresRun
 from batchpay.ledger.postgres.store import PostgresStore
-from batchpay.ledger.records import Decision, NewBatch, PayeeFacts, Purge, RowColumns, SignOff
+from batchpay.ledger.records import Decision, HostRun, NewBatch, PayeeFacts, Purge, RowColumns, SignOff
 from batchpay.ledger.stored import StoredLedger
 from batchpay.payment import Environment, State
 
@@ -86,7 +85,7 @@ class PostgresLedger(StoredLedger[PostgresStore, PostgresRun]):
     def is_held(self, digest: bytes) -> bool:
         """See contract.Ledger: a run elsewhere holds it until it could be fenced, as far as its heartbeat says."""
         return self._locks.is_held(digest) or any(
-            run.age_s < hosts.LEASE_S for run in take_over.runs_elsewhere(self.store, digest)
+            run.age_s < records.LEASE_S for run in take_over.runs_elsewhere(self.store, digest)
         )
 
     def _begin(

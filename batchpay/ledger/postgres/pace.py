@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 
 from batchpay.errors import LedgerNotUsable
-from batchpay.ledger import hosts
+from batchpay.ledger import records
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.deadline import Deadline
 from batchpay.ledger.postgres.store import Connection, PostgresStore
@@ -25,7 +25,7 @@ class PostgresPace:
         self._store = store
         self._asked = {
             "environment": environment, "origin": origin, "gateway": f"{environment} {origin}",
-            "lease_ms": hosts.LEASE_S * 1000, "most_s": PAUSE_S_MOST,
+            "lease_ms": records.LEASE_S * 1000, "most_s": PAUSE_S_MOST,
         }  # fmt: skip
         self._turn = threading.Lock()
         self._connection: Connection | None = None

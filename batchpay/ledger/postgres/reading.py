@@ -8,14 +8,12 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from batchpay.ledger.columns import Earlier, Lookup
+from batchpay.ledger.columns import Earlier, Lookup, lookup_keys
 from batchpay.ledger.event_chain import maybe_datetime, to_datetime, to_ms
-from batchpay.ledger.fingerprints import lookup_keys
-from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.store import PostgresStore
 from batchpay.ledger.reading import ROWS_AT_ONCE, Details, batch_number, summed_up
-from batchpay.ledger.records import PayeeFacts, RowColumns
+from batchpay.ledger.records import HostRun, PayeeFacts, RowColumns
 from batchpay.ledger.states import STATE_CODES, STATES
 from batchpay.payment import Environment, SamePayment, State
 from batchpay.text import place_of, place_word

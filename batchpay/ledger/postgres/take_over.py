@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from batchpay.ledger import hosts
+from batchpay.ledger import records
 from batchpay.ledger.postgres import fences, heartbeat
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import LedgerUnreachable
@@ -52,7 +52,7 @@ def runs_elsewhere(store: PostgresStore, digest: bytes) -> list[RunElsewhere]:
 
 def take_over(store: PostgresStore, digest: bytes, who: str, say: Callable[[str], None]) -> None:
     for run in runs_elsewhere(store, digest):
-        say(f"{run.told(store)}; if that stands still for {hosts.LEASE_S:.0f} s, this machine takes over")
+        say(f"{run.told(store)}; if that stands still for {records.LEASE_S:.0f} s, this machine takes over")
         beats = _stands_still_at(store, run)
         if beats is None:
             continue  # whoever has the batch now is told by the lock
@@ -91,4 +91,4 @@ def left_behind(store: PostgresStore, environment: Environment) -> list[str]:
     with store.reading() as connection:
         found = connection.execute(sql.LIVE_RUNS_OF_ENVIRONMENT, (environment.value,)).fetchall()
     marks = RunMarks(store.paths.witness)
-    return [name for name, token, age_ms in found if age_ms >= hosts.LEASE_S * 1000 and not marks.exists(token)]
+    return [name for name, token, age_ms in found if age_ms >= records.LEASE_S * 1000 and not marks.exists(token)]

@@ -17,19 +17,24 @@ from collections import Counter
 from typing import Any
 
 from batchpay.errors import LedgerDamaged, once_sent
-from batchpay.ledger.event_chain import FIRST_MAC, ROW_MASK, ROWS_BITS, Replay, event_mac, id_range
+from batchpay.ledger.event_chain import (
+    FIRST_MAC,
+    ROW_MASK,
+    ROWS_BITS,
+    BatchTally,
+    Replay,
+    batches_out_of_totals,
+    event_mac,
+    id_range,
+    rows_without_bill,
+    texts_of_purged,
+    unknown_if_it_came_again,
+)
 from batchpay.ledger.payload import unreadable
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.reading import pieces, values_of_digits
 from batchpay.ledger.sqlite.store import SqliteStore, SqliteTransaction
 from batchpay.ledger.states import PENDING, REJECTED, SENDING, STATES
-from batchpay.ledger.tally import (
-    BatchTally,
-    batches_out_of_totals,
-    rows_without_bill,
-    texts_of_purged,
-    unknown_if_it_came_again,
-)
 from batchpay.text import counted, read_ranges
 
 SMALL_BYTES = 4 << 20

@@ -9,18 +9,19 @@ from itertools import repeat
 from typing import Any
 
 from batchpay.ledger import decisions
-from batchpay.ledger.columns import PaymentColumns, RejectedColumns
-from batchpay.ledger.contract import RegisteredMeanwhile
-from batchpay.ledger.decisions import require_settled
-from batchpay.ledger.event_chain import DIRECTION_CODES, row_id
-from batchpay.ledger.fingerprints import (
+from batchpay.ledger.columns import (
     BILL_BYTES,
     PAYMENT_ID_BYTES,
     GatheredLines,
+    PaymentColumns,
+    RejectedColumns,
     bill_records,
     payment_id_records,
     record_values,
 )
+from batchpay.ledger.contract import RegisteredMeanwhile
+from batchpay.ledger.decisions import require_settled
+from batchpay.ledger.event_chain import DIRECTION_CODES, row_id
 from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting, WritingAside, refuse_purged
 from batchpay.ledger.payload import pick, sealed_chunks
 from batchpay.ledger.records import NewBatch, SignOff, TotalsDelta

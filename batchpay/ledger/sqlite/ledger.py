@@ -12,9 +12,8 @@ from batchpay.errors import BatchHeld, WrongUse
 from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
 from batchpay.ledger.decisions import IN_DOUBT_SETTLED, require_named, settle
-from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.machine import OwnClock, is_synchronized
-from batchpay.ledger.records import Decision, NewBatch, PayeeFacts, Purge, RowColumns, SignOff
+from batchpay.ledger.records import Decision, HostRun, NewBatch, PayeeFacts, Purge, RowColumns, SignOff
 from batchpay.ledger.spill import refuse_unheard_answers
 from batchpay.ledger.sqlite import (
     audit,
@@ -25,8 +24,7 @@ from batchpay.ledger.sqlite import (
 from batchpay.ledger.sqlite.audit import check_batch
 from batchpay.ledger.sqlite.backup import back_up
 from batchpay.ledger.sqlite.moves import SqliteMover
-from batchpay.ledger.sqlite.pace import SqlitePace
-from batchpay.ledger.sqlite.run import SqliteRun
+from batchpay.ledger.sqlite.run import SqlitePace, SqliteRun
 from batchpay.ledger.sqlite.store import SqliteStore
 from batchpay.ledger.stored import StoredLedger
 from batchpay.payment import Environment, State

@@ -31,17 +31,15 @@ from batchpay.errors import (
 from batchpay.ledger import decisions
 from batchpay.ledger.event_chain import FIRST_MAC, event_mac
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
-from batchpay.ledger.locks import FileLock
 from batchpay.ledger.machine import OwnClock, clock_behind, now_ms
-from batchpay.ledger.paths import LedgerPaths, make_private_directory
+from batchpay.ledger.paths import FileLock, LedgerPaths, check_directory, check_file, make_private_directory
 from batchpay.ledger.records import Accepted, Contents
 from batchpay.ledger.sqlite import restoring
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.audit import check_at_opening
 from batchpay.ledger.sqlite.backup import back_up
-from batchpay.ledger.sqlite.departure import contents, depart, moved_to, refuse_moved, refuse_restored_after_move
-from batchpay.ledger.sqlite.files import check_directory, check_file
 from batchpay.ledger.sqlite.ledger import SqliteLedger
+from batchpay.ledger.sqlite.restoring import contents, depart, moved_to, refuse_moved, refuse_restored_after_move
 from batchpay.ledger.sqlite.store import LOCK_WAIT_S, SqliteStore, connect, lock_path, translated
 from batchpay.ledger.witness import Witness, WitnessRecord, witnesses_of_others
 from batchpay.writing.atomic import sync_directory

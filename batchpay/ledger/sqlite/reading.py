@@ -11,9 +11,8 @@ import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 
-from batchpay.ledger.columns import Earlier, Lookup
+from batchpay.ledger.columns import Earlier, Lookup, lookup_keys
 from batchpay.ledger.event_chain import ROW_MASK, ROWS_BITS, id_range, to_datetime, to_ms
-from batchpay.ledger.fingerprints import lookup_keys
 from batchpay.ledger.reading import ROWS_AT_ONCE, Details, batch_number, summed_up
 from batchpay.ledger.records import PayeeFacts, RowColumns
 from batchpay.ledger.sqlite import statements as sql

@@ -1,17 +1,21 @@
 """A ledger that may not be the current one: restored from a backup, copied or moved, on this machine or to another.
 
 Each such ledger sends nothing until a named person has said so, and a restored one registers nothing new until a person
-has said that what it lost is known.
+has said that what it lost is known. A ledger that moves to another database ends here in one transaction, whose only
+change is the event that says where it went: until that is durable it is in force, and afterward it never is again.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from batchpay.errors import LedgerBehind, LedgerElsewhere, LedgerNotUsable
+from batchpay.errors import BatchHeld, LedgerBehind, LedgerDamaged, LedgerElsewhere, LedgerNotUsable
 from batchpay.ledger.decisions import (
     LEDGER_ACCEPTED,
     doubt,
@@ -22,11 +26,23 @@ from batchpay.ledger.decisions import (
     window,
 )
 from batchpay.ledger.keys import Keys
-from batchpay.ledger.records import HOW_TO_ACCEPT, RESTORED_REASON, WITNESS_ACCEPTED, Accepted
+from batchpay.ledger.records import (
+    HOW_TO_ACCEPT,
+    MOVED,
+    RESTORED_REASON,
+    WITNESS_ACCEPTED,
+    Accepted,
+    BatchSummary,
+    Contents,
+)
+from batchpay.ledger.spill import spill_files
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.audit import check
+from batchpay.ledger.sqlite.ledger import SqliteLedger
 from batchpay.ledger.sqlite.moves import SqliteMover
 from batchpay.ledger.sqlite.store import SqliteStore, check_witness
+from batchpay.ledger.witness import witness_in_database
+from batchpay.payment import State
 
 
 def file_mark(keys: Keys, file: Path, path: Path) -> str:
@@ -86,3 +102,89 @@ def accept(
             detail |= {"doubted": marked_in_doubt, **lost}
         transaction.event(kind, None, who, why, detail)
     return Accepted(marked_in_doubt, window(lost) if lost else None)
+
+
+_REASON = "the ledger moves to another database"
+
+
+def moved_to(connection: sqlite3.Connection) -> str | None:
+    """Return where a ledger has moved to; None if it is still here."""
+    found = connection.execute(sql.LAST_DETAIL, (MOVED,)).fetchone()
+    return str(json.loads(found[0])["to"]) if found else None
+
+
+def refuse_moved(store: SqliteStore) -> None:
+    """Raise LedgerNotUsable if the ledger is no longer here: whatever it says may have changed since."""
+    with store.reading() as connection:
+        to = moved_to(connection)
+    if to is not None:
+        raise LedgerNotUsable(
+            f"the ledger {store.place.ledger} has moved to {to}: let ledger.url (BATCHPAY_LEDGER) name that; nothing "
+            "was sent"
+        )
+
+
+def refuse_restored_after_move(store: SqliteStore) -> None:
+    """Raise LedgerNotUsable where this machine knows of the ledger in a database: this file is from before the move.
+
+    No person may accept it by its own witness: two ledgers would then be in force.
+    """
+    witness = witness_in_database(store.ledger_id, store.place, store.keys)
+    if witness is not None:
+        raise LedgerNotUsable(
+            f"the ledger {store.place.ledger} has moved to a database, of which {witness} is the witness, and this "
+            "file was restored from before: let ledger.url (BATCHPAY_LEDGER) name the database; nothing was sent. If "
+            f"the database is lost for good, move that witness and {store.place.witness} away; batchpay ledger "
+            "accept --reason TEXT then puts in doubt what this file would send"
+        )
+
+
+def depart(ledger: SqliteLedger, to: str, who: str, why: str, hand_over: Callable[[Contents], None]) -> None:
+    """Pass everything on, then end here; raises BatchHeld while anything is in progress, LedgerNotUsable.
+
+    No lock is kept on the batches, of which there may be thousands: what was written while the ledger was checked ends
+    the move, and a run that begins once it is being passed on is refused by the event that ended this ledger.
+    """
+    store = ledger.store
+    ledger.refuse_while_held("a move")
+    for batch in ledger.batches():
+        if _was_interrupted(store, batch):
+            with ledger.lock(batch.digest):
+                ledger.start(batch.batch, who, _REASON).finish(_REASON)
+    with store.reading() as connection:
+        checked = connection.execute(sql.LAST_EVENT).fetchone()
+    problems = check(store)
+    if problems:
+        raise LedgerDamaged(f"{problems[0]}; nothing was moved (batchpay ledger check says more)")
+    with store.transaction() as transaction:
+        ledger.refuse_while_held("a move")
+        interrupted = any(_was_interrupted(store, batch) for batch in ledger.batches())
+        if interrupted or transaction.execute(sql.LAST_EVENT).fetchone() != checked:
+            raise BatchHeld("something was written to the ledger while it was checked; run the command again")
+        hand_over(contents(store, transaction.connection))
+        transaction.event(MOVED, None, who, why, {"to": to})
+    store.witness.sync()
+
+
+def _was_interrupted(store: SqliteStore, batch: BatchSummary) -> bool:
+    return batch.by_state[State.SENDING].rows > 0 or bool(spill_files(store.place.witness, batch.batch))
+
+
+def contents(store: SqliteStore, connection: sqlite3.Connection) -> Contents:
+    """Return all of a ledger up to the event that ended it, if there is one."""
+    meta = dict(connection.execute(sql.META))
+    number, mac = connection.execute(sql.LAST_MAC_BEFORE, (MOVED,)).fetchone()
+
+    def table(statement: str, *values: Any) -> Callable[[], Iterator[tuple[Any, ...]]]:
+        return partial(connection.execute, statement, values)
+
+    return Contents(
+        ledger_id=store.ledger_id, place=str(store.place.ledger), number=number, mac=mac,
+        registrations=connection.execute(sql.REGISTRATION_COUNT).fetchone()[0],
+        has_older_digests="latest batch of version 2" in meta,
+        events=table(sql.MOVING_EVENTS, number), batches=table(sql.MOVING_BATCHES), runs=table(sql.ALL_RUNS),
+        totals=table(sql.ALL_TOTALS), payments=table(sql.MOVING_PAYMENTS), attempts=table(sql.MOVING_ATTEMPTS),
+        chunks=table(sql.MOVING_CHUNKS), bodies=table(sql.payloads("body")),
+        details=table(sql.payloads("detail")), fingerprints=table(sql.MOVING_FINGERPRINTS),
+        payment_ids=table(sql.MOVING_PAYMENT_IDS), paid=table(sql.MOVING_PAID),
+    )  # fmt: skip

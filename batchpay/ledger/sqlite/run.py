@@ -1,4 +1,7 @@
-"""One run of a batch: recovery at its start, durable intents and outcomes, its end."""
+"""One run of a batch: recovery at its start, durable intents and outcomes, its end.
+
+One gateway's pace for all runs on a ledger in a file: who sends is told by locks, pauses and limits by `meta`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,15 +18,17 @@ from typing import Any
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.event_chain import id_range, row_id
 from batchpay.ledger.machine import now_ms
+from batchpay.ledger.paths import BatchLocks
 from batchpay.ledger.payload import Bodies
-from batchpay.ledger.records import RECOVERED_REASON, PendingPayment
+from batchpay.ledger.records import PAUSE_S_MOST, RECOVERED_REASON, PaceNow, PendingPayment
 from batchpay.ledger.spill import LateAnswers, Spill, Spilled, read_spill, spill_files, spill_path
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.moves import BeingSent, Claimed, NotAsClaimed, SqliteMover
 from batchpay.ledger.sqlite.store import SqliteStore, SqliteTransaction, translated
 from batchpay.ledger.states import IN_DOUBT, SENDING, IllegalMove
-from batchpay.outcome import Outcome
+from batchpay.outcome import Finding, Outcome
 from batchpay.payment import Totals
+from batchpay.settings import RATE_LEAST, RATE_MOST
 
 _CLAIMED_MAX = 4096
 """Facts are kept for at most this many rows: rows that are held back are claimed, and never sent."""
@@ -222,3 +228,45 @@ class SqliteRun:
         held = transaction.execute(sql.HOLDER_OF_BATCH, (self._batch,)).fetchone()
         if not held or held[0] != self._token:
             raise LedgerNotUsable("another run has taken over the batch; this one sends nothing more")
+
+
+class SqlitePace:
+    """See contract.SharedPace."""
+
+    def __init__(self, store: SqliteStore, locks: BatchLocks, environment: str, origin: str) -> None:
+        self._store, self._locks, self._gateway = store, locks, (environment, origin)
+        self._pause, self._limit = (f"{what} {environment} {origin}" for what in ("pause", "limit"))
+
+    def found(self) -> Finding | None:
+        with suppress(LedgerNotUsable, ValueError), self._store.reading() as connection:
+            for (text,) in connection.execute(sql.META_VALUE, (self._limit,)):
+                rate, *window_s = map(float, text.split())
+                return Finding(rate, *window_s) if RATE_LEAST <= rate <= RATE_MOST else None
+        return None
+
+    def remember(self, finding: Finding) -> None:
+        window = "" if finding.window_s is None else f" {finding.window_s:.3f}"
+        self._write(self._limit, f"{finding.rate:.3f}{window}")
+
+    def look(self) -> PaceNow | None:
+        try:
+            with self._store.reading() as connection:
+                begun = connection.execute(sql.DIGESTS_BEGUN, self._gateway).fetchall()
+                pause = connection.execute(sql.META_VALUE, (self._pause,)).fetchone()
+            paused_s = 0.0 if pause is None else float(pause[0]) - time.time()
+            runs = sum(self._locks.is_held(digest) for (digest,) in begun)
+        except (LedgerNotUsable, ValueError):
+            return None
+        return PaceNow(max(1, runs), paused_s if paused_s <= PAUSE_S_MOST else 0.0)
+
+    def pause(self, seconds: float) -> None:
+        now = self.look()
+        if now is None or now.paused_s < seconds:
+            self._write(self._pause, f"{time.time() + seconds:.3f}")
+
+    def _write(self, name: str, value: str) -> None:
+        with suppress(LedgerNotUsable), self._store.transaction() as transaction:
+            transaction.execute(sql.SET_META, (name, value))
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -24,9 +24,8 @@ from batchpay.errors import BatchpayError, LedgerBehind, LedgerDamaged, LedgerNo
 from batchpay.ledger.database import Parameters, Statements
 from batchpay.ledger.event_chain import FIRST_MAC, event_mac, event_text
 from batchpay.ledger.keys import Keys
-from batchpay.ledger.locks import FileLock
 from batchpay.ledger.machine import OwnClock, now_ms
-from batchpay.ledger.paths import LedgerPaths
+from batchpay.ledger.paths import FileLock, LedgerPaths
 from batchpay.ledger.records import HOW_TO_ACCEPT, MOVED, TotalsDelta
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.witness import Witness, WitnessRecord
