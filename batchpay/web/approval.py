@@ -169,8 +169,8 @@ def _not_to_ask(here: Site, file: Row, facts: dict[str, Any] | None) -> Refusal 
         return Refusal("Check the file again first.", NOT_NOW)
     if not facts["to_send"]["total"]["rows"]:
         return Refusal("Nothing in this file would be sent.", NOT_NOW)
-    if facts["is_refused"]:
-        return Refusal(f"This file is above a limit: {'; '.join(facts['over_limits'])}.", NOT_NOW)
+    if facts.get("is_refused"):  # a file that was checked before there were limits has no such fact
+        return Refusal(f"This file is above a limit: {'; '.join(facts['over_limits'])}. Nothing was done.", NOT_NOW)
     if facts["waits_for"]:
         return Refusal(f"Nothing new can be sent now: {facts['waits_for']}.", NOT_NOW)
     return _spent(plan_view(here, file), "Check the file again first")

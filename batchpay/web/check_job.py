@@ -178,6 +178,7 @@ def facts_of(preview: Preview) -> dict[str, Any]:
     return {
         **found,
         "told": told,
+        "notes": [note for note in found["notes"] if not note.endswith(tuple(found["over_limits"]))],  # shown apart
         "would_send": preview.proposal.to_send.total.rows,
         "known": _known(preview),
         "waits_for": preview.waits_for,

@@ -13,6 +13,7 @@ from batchpay.approval.plan import PlanText
 from batchpay.errors import BatchpayError, LedgerNotUsable, WaitingForPerson
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Actor, Totals
+from batchpay.settings import LimitsSettings
 from batchpay.web import approval, run_job
 from batchpay.web.acts import page_settings
 from batchpay.workflows.approve import add_approval
@@ -255,9 +256,53 @@ def test_two_who_approve_at_once_are_both_counted(house: House, monkeypatch: pyt
     assert house.arrived.total() == 3
 
 
-@pytest.mark.parametrize("changed", ["gateway", "rule", "another file"])
+def limit(house: House, **limits: str) -> None:
+    """Change [limits]."""
+    settings = replace(house.site.settings, limits=LimitsSettings(**limits))
+    object.__setattr__(house.site, "settings", settings)
+
+
+OVER = (
+    "Above 2 limits: the payments add up to 60.75, 0.01 more than limits.max_total (60.74); "
+    "1 of 4 rows are rejected, more than limits.max_rejected (20%)."
+)
+
+
+def test_a_file_above_a_limit_is_sent_once_another_person_has_seen_the_limit(house: House) -> None:
+    """Which and by how much: before asking, in the list, and above the button that signs; whatever the total is."""
+    limit(house, max_total="60.74", max_rejected="20%")
+    house.policy(approvals=1, approve_above="1000.00")
+    file_id = house.upload(*ROWS, WRONG)
+    page = house.page("maria", f"/files/{file_id}/check")
+    assert f"{OVER} It is sent only if another person approves it." in page and "Request approval" in page
+    assert page.count("more than limits.max_total") == 1
+    house.post("maria", f"/files/{file_id}/ask", partial="yes")
+    assert "above a limit" in house.page("daniel", "/to-approve")
+    page = house.page("daniel", f"/files/{file_id}/approve")
+    assert page.index(f"{OVER} Whoever approves this lets it through.") < page.index("Approve and send 60.75")
+    house.approve(file_id)
+    house.work()
+    assert house.arrived.total() == 3
+
+
+def test_nobody_lets_a_file_above_a_limit_through_where_the_settings_require_no_approvals(house: House) -> None:
+    """The page says why there is nothing to request, and a form of one's own is refused as well."""
+    limit(house, max_total="60.74", max_rejected="20%")
+    file_id = house.upload(*ROWS, WRONG)
+    page = house.page("maria", f"/files/{file_id}/check")
+    assert f"{OVER} Approval can’t be requested" in page and "Request approval" not in page
+    assert "0.01 more than limits.max_total" in house.said("maria", f"/files/{file_id}/ask", 409, partial="yes")
+    assert house.file(file_id)["state"] == "checked"
+    limit(house, max_total="60.75", max_rejected="25%")
+    house.post("maria", f"/files/{file_id}/check")
+    house.work()
+    assert "Above" not in house.page("maria", f"/files/{file_id}/check")
+    house.post("maria", f"/files/{file_id}/ask", partial="yes")
+
+
+@pytest.mark.parametrize("changed", ["gateway", "rule", "another file", "limit"])
 def test_what_would_be_sent_now_is_what_was_approved(house: House, changed: str) -> None:
-    """Another gateway, another way to read the file in web.db, or a row paid by another file: nothing is sent."""
+    """Another gateway, another way to read the file in web.db, a row paid by another file, a limit: nothing is sent."""
     file_id = house.ask(*ROWS, {**WRONG, "amount": "1,250.00"}, partial="yes")
     if changed == "another file":
         house.sent({**ROWS[0], "paymentId": "A"})
@@ -266,6 +311,8 @@ def test_what_would_be_sent_now_is_what_was_approved(house: House, changed: str)
     if changed == "gateway":
         gateway = replace(house.site.settings.gateway, base_url="http://127.0.0.1:10")
         object.__setattr__(house.site, "settings", replace(house.site.settings, gateway=gateway))
+    elif changed == "limit":
+        limit(house, max_total="60.74")
     elif changed == "rule":
         with house.store.write() as db:
             db.execute("UPDATE file SET options = ?", (json.dumps({"accept": ["amount.format"]}),))

@@ -371,7 +371,11 @@ def test_a_cancelled_payment_is_not_sent_and_the_batch_says_who_cancelled_it(wai
     path, run = f"/batches/{batch}/cancel", f"/files/{file_id}/run"
     assert "Cancel waiting payments" in house.page("sam", run) and "Cancel waiting" not in house.page("daniel", run)
     listed = house.page("sam", path)
-    assert "2 payments, 50.75, wait" in listed and "line 3 20.50" in listed and "line 2" not in listed
+    assert (
+        "2 payments, 50.75, wait" in listed
+        and "line 3 20.50 credit Bo Hart account ****3924, invoice INV-B" in listed
+        and "line 2" not in listed
+    )
     for name in ("maria", "daniel", "lee"):
         house.get(name, path, 403)
         house.post(name, path, 403, **WAITS, row="2")
