@@ -189,7 +189,8 @@ class PiecedSheet:
             raise FileRefused("is a broken XLSX")
         if (sheet.start[1] + 1, sheet.end[1] + 1, sheet.end[0]) != (extent.first_column, extent.last_column, last):
             raise FileRefused("is a broken XLSX")  # some cell is outside what was measured: columns would be shifted
-        del rows[-1]
+        if sum(cell != "" for cell in rows.pop()) > len(ends):
+            raise FileRefused("is a broken XLSX")  # the last row's cells say that they are in the next one
         blank_before = sheet.start[0] + 1 - first
         blank = [""] * (extent.last_column - extent.first_column + 1)
         return SheetPiece(first, [*(blank for _ in range(blank_before)), *rows], special)
