@@ -7,10 +7,10 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from batchpay.errors import LedgerNotUsable, WrongUse, once_sent
-from batchpay.gateway.origin import environment_of
+from batchpay.errors import LedgerMissing, LedgerNotUsable, WrongUse, once_sent
+from batchpay.gateway.origin import environment_of, is_rehearsal
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.open import ledger_if_any, open_ledger
+from batchpay.ledger.open import location, open_ledger
 from batchpay.ledger.records import BatchSummary, HostRun
 from batchpay.payment import Environment, Totals
 from batchpay.reports.page import write_batch_page
@@ -59,9 +59,18 @@ def add_in_doubt_elsewhere(summary: Summary, ledger: Ledger, finished: BatchSumm
 
 
 def all_in_doubt(settings: Settings) -> dict[str, dict[str, Totals]]:
-    """Return what is in doubt in the environment of these settings; nothing if there is no ledger yet."""
-    with ledger_if_any(settings.ledger) as ledger:
-        return {} if ledger is None else in_doubt(ledger, environment_of(settings.gateway))
+    """Return what is in doubt in the environment of these settings: nothing before the first call at a test gateway.
+
+    Raises LedgerMissing where that is not known: a witness remembers a ledger, or the gateway moves money.
+    """
+    try:
+        ledger = open_ledger(settings.ledger, read_only=True)
+    except LedgerMissing:
+        if not is_rehearsal(settings.gateway) or location(settings.ledger).witness.exists():
+            raise
+        return {}
+    with closing(ledger):
+        return in_doubt(ledger, environment_of(settings.gateway))
 
 
 def all_batches(settings: Settings) -> list[Summary]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from batchpay.errors import LedgerMissing
 from batchpay.ledger import open as door
 from batchpay.workflows import approve, earlier_payments, health, ledger_care, reconcile, resolve, status
 from batchpay.workflows.reconcile import ReconcileRequest
@@ -67,6 +69,29 @@ def test_without_a_ledger_a_dry_run_says_what_it_does_not_know(desk: Desk) -> No
     assert any(said in note for note in desk.dry_run(path).summary.notes)
     desk.submit(path)
     assert not any(said in note for note in desk.dry_run(path).summary.notes)
+
+
+def test_a_ledger_that_is_away_does_not_mean_that_nothing_is_in_doubt(
+    on_both: None, desk: Desk, request: pytest.FixtureRequest
+) -> None:
+    """Its disk was not mounted: every night with an empty inbox ended with 0, while three payments were in doubt."""
+    desk.answer = lambda _: IN_DOUBT
+    batch = desk.submit(desk.file("may.csv", ONE)).batch or ""
+    assert list(status.all_in_doubt(desk.settings)) == [batch]
+    if (ledger := door.file_of(desk.settings.ledger)) is not None:
+        ledger.rename(ledger.with_name("away"))
+    else:
+        server, database = request.getfixturevalue("postgres_server"), desk.settings.ledger.url.rpartition("/")[2]
+        server.run("DROP SCHEMA batchpay CASCADE", database)
+    with pytest.raises(LedgerMissing):
+        status.all_in_doubt(desk.settings)
+
+
+def test_without_a_ledger_what_is_in_doubt_at_a_live_gateway_is_not_known(desk: Desk) -> None:
+    """Only for a test gateway on this machine is there a time before the first ledger that needs nobody."""
+    live = replace(desk.settings, gateway=replace(desk.settings.gateway, environment="live"))
+    with pytest.raises(LedgerMissing, match="is its disk mounted"):
+        status.all_in_doubt(live)
 
 
 def test_an_approval_is_written_only_to_the_plan(strict: Office, opened: list[bool]) -> None:
