@@ -365,7 +365,9 @@ def waiting(house: House) -> tuple[House, str, str]:
 WAITS: Any = {"seen": "2 5075", "reason": "billed twice", "password": True}
 
 
-def test_a_cancelled_payment_is_not_sent_and_the_batch_says_who_cancelled_it(waiting: tuple[House, str, str]) -> None:
+def test_a_cancelled_payment_is_not_sent_and_the_batch_says_who_cancelled_it(
+    waiting: tuple[House, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One of two by Sam; the other goes on. Nothing is cancelled without a reason, a password or the role."""
     house, file_id, batch = waiting
     path, run = f"/batches/{batch}/cancel", f"/files/{file_id}/run"
@@ -388,7 +390,11 @@ def test_a_cancelled_payment_is_not_sent_and_the_batch_says_who_cancelled_it(wai
     assert not house.events("cancelled")
     kept = house.post("sam", path, 401, **{**WAITS, "row": "2", "password": "wrong"}).get_data(as_text=True)
     assert 'value="2" checked' in kept and 'value="3" checked' not in kept and 'value="billed twice"' in kept
-    house.post("sam", path, **WAITS, row="2")
+    with monkeypatch.context() as patched:
+        patched.setattr(runs, "SHOWN_MAX", 1)
+        page = house.page("sam", path)
+    assert "and 1 more: name those by their row" in page and "line 4" not in page
+    house.post("sam", path, **WAITS, rows="2,")
     (event,) = house.events("cancelled")
     assert (event["who"], event["why"], event["rejected"]) == ("Sam Reyes (sam (web))", "billed twice", "2")
     for name, page in (("lee", run), ("daniel", f"/batches/{batch}"), ("maria", f"/files/{file_id}")):
