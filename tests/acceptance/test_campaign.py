@@ -122,15 +122,10 @@ def test_sabotage_still_finds_what_it_changes() -> None:
         assert f"def {function}(" in (ROOT / path).read_text("utf-8"), name
 
 
-@pytest.mark.parametrize(
-    ("last", "wrong"),
-    [
-        (Night(1.0, 100.0, 300.0, 0.01), []),
-        (Night(2.0, 100.0, 300.0, 0.01), ["cpu_s"]),
-        (Night(1.0, 100.0, 600.0, 0.01), ["bytes_a_row"]),
-        (Night(1.0, 100.0, 300.0, 0.4), ["opening"]),
-    ],
-)
+@pytest.mark.parametrize(("last", "wrong"), [
+    (Night(1.0, 100.0, 300.0, 0.01), []), (Night(2.0, 100.0, 300.0, 0.01), ["cpu_s"]),
+    (Night(1.0, 100.0, 600.0, 0.01), ["bytes_a_row"]), (Night(1.0, 100.0, 300.0, 0.4), ["opening"]),
+])  # fmt: skip
 def test_nights_that_grow_are_noticed(last: Night, wrong: list[str]) -> None:
     """The campaign of many nights fails if the last nights take more than the first, or if opening is slow."""
     problems: list[str] = []

@@ -146,14 +146,9 @@ def test_a_file_of_ours_settles_nothing(home: Home, kind: str, *, mapped: bool) 
         assert [row.state for row in ledger.rows(batch)] == [State.ACCEPTED, State.IN_DOUBT]
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
-        "Invoice No.,Amount,Date,Status",
-        f"{PAYMENT_FILE},invoiceNumber,posted,Status",
-        "invoiceNumber,amount,date,state",
-    ],
-)
+@pytest.mark.parametrize("header", [
+    "Invoice No.,Amount,Date,Status", f"{PAYMENT_FILE},invoiceNumber,posted,Status", "invoiceNumber,amount,date,state",
+])  # fmt: skip
 def test_what_may_be_a_file_of_ours_is_said_before_anybody_agrees(home: Home, header: str) -> None:
     """All that it says of a payment the payment file said as well: an export may have the same headers."""
     with ledger_in(home.path) as ledger:

@@ -132,17 +132,13 @@ def test_rows_are_settled_one_by_one_until_none_is_in_doubt(home: Home, batch: s
         assert [row.answer.gateway_reference for row in ledger.rows(batch, [State.ACCEPTED])] == [None, "G-77"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("--row", "1", "--decision", "declined", *SIGNED), "row 1 is not in doubt"),
-        (("--row", "2", "--decision", "accepted"), "needs --reason, --name, --yes"),
-        (("--row", "2", "--decision", "accepted", "--name", " ", "--reason", "x", "--yes"), "needs --name"),
-        (("--row", "2"), "--row and --decision go together"),
-        (("--reference", "G"), "--reference goes with"),
-        (("--export", "a.csv", "--from", "b.csv"), "be combined"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "told"), [
+    (("--row", "1", "--decision", "declined", *SIGNED), "row 1 is not in doubt"),
+    (("--row", "2", "--decision", "accepted"), "needs --reason, --name, --yes"),
+    (("--row", "2", "--decision", "accepted", "--name", " ", "--reason", "x", "--yes"), "needs --name"),
+    (("--row", "2"), "--row and --decision go together"), (("--reference", "G"), "--reference goes with"),
+    (("--export", "a.csv", "--from", "b.csv"), "be combined"),
+])  # fmt: skip
 def test_wrong_use_changes_nothing(home: Home, batch: str, arguments: tuple[str, ...], told: str) -> None:
     """Incomplete decisions, or decisions about another row, are refused with exit code 2."""
     done = home.run("resolve", batch, *arguments)

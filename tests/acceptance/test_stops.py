@@ -157,21 +157,12 @@ def test_a_signal_while_a_file_is_read_is_not_wrong_use(home: Home) -> None:
     assert process.returncode == 6
 
 
-@pytest.mark.parametrize(
-    ("arguments", "exit_code"),
-    [
-        (["--results", "results.xyz"], 2),
-        (["--results", "no/such/folder/r.csv"], 5),
-        (["--metrics-file", "no/such/folder/m.prom"], 5),
-        (["--archive", "taken"], 5),
-        (["--out", "taken"], 5),
-        (["--results", "a.csv"], 2),
-        (["--rejects", "a.csv"], 2),
-        (["--rejects", "same.csv", "--results", "./same.csv"], 2),
-        (["--metrics-file", "a.csv"], 2),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
-)
+@pytest.mark.parametrize(("arguments", "exit_code"), [
+    (["--results", "results.xyz"], 2), (["--results", "no/such/folder/r.csv"], 5),
+    (["--metrics-file", "no/such/folder/m.prom"], 5), (["--archive", "taken"], 5), (["--out", "taken"], 5),
+    (["--results", "a.csv"], 2), (["--rejects", "a.csv"], 2), (["--rejects", "same.csv", "--results", "./same.csv"], 2),
+    (["--metrics-file", "a.csv"], 2),
+], ids=lambda value: " ".join(value) if isinstance(value, list) else str(value))  # fmt: skip
 def test_outputs_are_checked_before_anything_is_sent(
     oracle_home: Home, oracle: Oracle, arguments: list[str], exit_code: int
 ) -> None:
@@ -358,11 +349,9 @@ def paying_home(request: pytest.FixtureRequest, oracle_home: Home) -> Iterator[H
     server.drop(name)
 
 
-@pytest.mark.parametrize(
-    ("paying_home", "on_their_way"),
-    [("sqlite", 0), ("sqlite", 4), ("sqlite", WORKERS - 1), ("postgres", 4)],
-    indirect=["paying_home"],
-)
+@pytest.mark.parametrize(("paying_home", "on_their_way"), [
+    ("sqlite", 0), ("sqlite", 4), ("sqlite", WORKERS - 1), ("postgres", 4),
+], indirect=["paying_home"])  # fmt: skip
 def test_a_row_killed_before_its_first_byte_is_in_doubt(paying_home: Home, oracle: Oracle, on_their_way: int) -> None:
     """Nobody knows afterward which of them had left: all are in doubt, no more than there are workers."""
     oracle.plan(held_from=2)

@@ -27,18 +27,11 @@ def steers(text: str) -> set[str]:
     return {character for character in text if character != "\n" and unicodedata.category(character) in ("Cc", "Cf")}
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("validate", f"{WILD}.csv"),
-        ("validate", f"{WILD}.csv", "--json"),
-        ("validate", f"not-there-{WILD}.csv"),
-        ("validate", f"{WILD}.csv", f"--{WILD}"),
-        ("validate", f"{WILD}.csv", "--config", f"bad-{WILD}.toml"),
-        ("status", WILD),
-        ("demo", "--out", WILD),
-    ],
-)
+@pytest.mark.parametrize("arguments", [
+    ("validate", f"{WILD}.csv"), ("validate", f"{WILD}.csv", "--json"), ("validate", f"not-there-{WILD}.csv"),
+    ("validate", f"{WILD}.csv", f"--{WILD}"), ("validate", f"{WILD}.csv", "--config", f"bad-{WILD}.toml"),
+    ("status", WILD), ("demo", "--out", WILD),
+])  # fmt: skip
 def test_no_name_controls_the_terminal(home: Home, arguments: tuple[str, ...]) -> None:
     """Names of files, columns, options and batches are printed escaped: in results, errors, usage and JSON."""
     small_file(home.path / f"{WILD}.csv", 3)
@@ -116,11 +109,9 @@ def imports_of(*arguments: str) -> set[str]:
     return {line.rsplit("|", 1)[1].strip().split(".")[0] for line in lines[1:]}
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [("--help",), ("--version",), *[(name, "--help") for name in COMMANDS]],
-    ids=lambda arguments: " ".join(arguments),
-)
+@pytest.mark.parametrize("arguments", [
+    ("--help",), ("--version",), *[(name, "--help") for name in COMMANDS],
+], ids=lambda arguments: " ".join(arguments))  # fmt: skip
 def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
     """Help of the program and of every command answers without any heavy library."""
     heavy = set(HEAVY) - ({"sqlite3"} if arguments == ("--version",) else set())

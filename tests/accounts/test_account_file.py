@@ -41,19 +41,13 @@ def csv_text(rows: list[dict[str, str]]) -> str:
 TOML = "\n".join(f"{key} = {json.dumps(value)}" for key, value in account_node("processorA_ach").items())
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("a.csv", csv_text([NODE])),
-        ("a.json", json.dumps(account_node("processorA_ach"))),
-        ("a.json", json.dumps([account_node("processorA_ach")])),
-        ("a.json", json.dumps({"gateway": account_node("processorA_ach")})),
-        ("a.json", json.dumps({"gateways": [account_node("processorA_ach")]})),
-        ("a.toml", TOML),
-        ("a.toml", f"[[gateway]]\n{TOML}"),
-        ("a.toml", f"[gateway]\n{TOML}"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text"), [
+    ("a.csv", csv_text([NODE])), ("a.json", json.dumps(account_node("processorA_ach"))),
+    ("a.json", json.dumps([account_node("processorA_ach")])),
+    ("a.json", json.dumps({"gateway": account_node("processorA_ach")})),
+    ("a.json", json.dumps({"gateways": [account_node("processorA_ach")]})), ("a.toml", TOML),
+    ("a.toml", f"[[gateway]]\n{TOML}"), ("a.toml", f"[gateway]\n{TOML}"),
+])  # fmt: skip
 def test_each_kind_of_file_is_read(tmp_path: Path, name: str, text: str) -> None:
     """JSON, TOML and CSV give the same cells, as text."""
     (row,) = read_account_file(write(tmp_path / name, text), update=False)
@@ -70,27 +64,15 @@ def test_ids_are_read_for_updates(tmp_path: Path) -> None:
     assert rows[1].message.startswith("id: ")
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("a.xml", "<a/>", "must end in"),
-        ("a.json", "{", "JSON"),
-        ("a.json", '{"mode": "dev", "mode": "live"}', "JSON"),
-        ("a.json", "[]", "no account"),
-        ("a.json", "[1]", "not a table"),
-        ("a.json", '{"mode": true}', "mode must be text"),
-        ("a.json", '{"mode": ["dev"]}', "mode must be text"),
-        ("a.json", '{"account_id": 1.5}', "account_id must be text"),
-        ("a.json", '{"gatewayname": "x"}', "did you mean gateway_name"),
-        ("a.json", '{"id": 5}', "id is not an attribute"),
-        ("a.toml", "mode = ", "TOML"),
-        ("a.csv", "mode,mode\n1,2\n", "twice"),
-        ("a.csv", "mode\n", "no account"),
-        ("a.csv", "mode,enabled\nlive\n", "more or fewer"),
-        ("a.csv", "mode\nlive,1\n", "more or fewer"),
-        ("a.csv", 'mode\n"live\n', "CSV"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text", "said"), [
+    ("a.xml", "<a/>", "must end in"), ("a.json", "{", "JSON"), ("a.json", '{"mode": "dev", "mode": "live"}', "JSON"),
+    ("a.json", "[]", "no account"), ("a.json", "[1]", "not a table"), ("a.json", '{"mode": true}', "mode must be text"),
+    ("a.json", '{"mode": ["dev"]}', "mode must be text"), ("a.json", '{"account_id": 1.5}', "account_id must be text"),
+    ("a.json", '{"gatewayname": "x"}', "did you mean gateway_name"), ("a.json", '{"id": 5}', "id is not an attribute"),
+    ("a.toml", "mode = ", "TOML"), ("a.csv", "mode,mode\n1,2\n", "twice"), ("a.csv", "mode\n", "no account"),
+    ("a.csv", "mode,enabled\nlive\n", "more or fewer"), ("a.csv", "mode\nlive,1\n", "more or fewer"),
+    ("a.csv", 'mode\n"live\n', "CSV"),
+])  # fmt: skip
 def test_what_is_no_file_of_accounts_is_refused(tmp_path: Path, name: str, text: str, said: str) -> None:
     """One clear line, whatever is wrong with the file as a whole."""
     with pytest.raises(FileRefused, match=said):

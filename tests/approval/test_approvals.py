@@ -202,15 +202,10 @@ def test_rows_that_are_taken_out_leave_nothing_behind() -> None:
     assert list(counted.finish().by_direction) == ["CREDIT"]
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        [(SendReason.NEW, [ONE, (5, *TWO[1:])])],
-        [(SendReason.NEW, [ONE]), (SendReason.RELEASED, [TWO])],
-        [(SendReason.PENDING, [ONE, TWO])],
-    ],
-    ids=["another row of the same amount", "one of them released", "registered meanwhile"],
-)
+@pytest.mark.parametrize("other", [
+    [(SendReason.NEW, [ONE, (5, *TWO[1:])])], [(SendReason.NEW, [ONE]), (SendReason.RELEASED, [TWO])],
+    [(SendReason.PENDING, [ONE, TWO])],
+], ids=["another row of the same amount", "one of them released", "registered meanwhile"])  # fmt: skip
 def test_other_rows_of_equal_totals_are_told_apart(other: list[tuple[SendReason, list[Row]]]) -> None:
     """Equal sums are not enough: which rows go, and why, is part of what was approved."""
     first = count((SendReason.NEW, frame(ONE, TWO)))

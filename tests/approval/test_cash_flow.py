@@ -114,13 +114,10 @@ def test_rows_that_are_taken_out_leave_nothing_behind() -> None:
         assert (found.single, found.overdue, found.rows) == (alone.single, alone.overdue, alone.rows)
 
 
-@pytest.mark.parametrize(
-    ("end_of_month", "expected"),
-    [
-        ("N", [date(2027, 1, 30), date(2027, 2, 28), date(2027, 3, 30)]),
-        ("Y", [date(2027, 1, 31), date(2027, 2, 28), date(2027, 3, 31)]),
-    ],
-)
+@pytest.mark.parametrize(("end_of_month", "expected"), [
+    ("N", [date(2027, 1, 30), date(2027, 2, 28), date(2027, 3, 30)]),
+    ("Y", [date(2027, 1, 31), date(2027, 2, 28), date(2027, 3, 31)]),
+])  # fmt: skip
 def test_month_ends_are_clamped(end_of_month: str, expected: list[date]) -> None:
     """The 30th becomes February's last day and comes back in March; `Y` means every month's last day."""
     schedule = schedule_of([recurring(100, date(2027, 1, 30), "MONTHLY", 3, end_of_month)])

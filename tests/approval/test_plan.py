@@ -105,17 +105,11 @@ def test_a_member_of_another_kind_is_refused(ledger: Ledger, member: str, value:
         Plan.parse(PlanText("plan.json", text), ledger)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"who": {"name": "eve", "host": "pc2", "authenticated_by": ""}},
-        {"who": {"name": "ben", "host": "pc2", "authenticated_by": "password and code"}},
-        {"at": "2026-11-30T09:30:00.000Z"},
-        {"seal": "000000000000"},
-        {"code": "00" * 32},
-    ],
-    ids=["who", "how we know", "at", "seal", "code"],
-)
+@pytest.mark.parametrize("change", [
+    {"who": {"name": "eve", "host": "pc2", "authenticated_by": ""}},
+    {"who": {"name": "ben", "host": "pc2", "authenticated_by": "password and code"}},
+    {"at": "2026-11-30T09:30:00.000Z"}, {"seal": "000000000000"}, {"code": "00" * 32},
+], ids=["who", "how we know", "at", "seal", "code"])  # fmt: skip
 def test_an_approval_nobody_gave_is_refused(ledger: Ledger, change: dict[str, Any]) -> None:
     """Name, time and seal of an approval are authenticated under the ledger's key."""
     found = json.loads(make(ledger).approved_by(BEN, MORNING, ledger).text())
@@ -156,11 +150,9 @@ def test_another_ledgers_plan_is_refused(ledger: Ledger, tmp_path: Path) -> None
         assert make(other).seal != plan.seal
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "[]", "no json", "{}", '{"plan": 2}', "\udcff", "[" * 100_000, '{"plan": 2, "plan": 2}'],
-    ids=["empty", "list", "text", "object", "part", "bytes", "deep", "twice"],
-)
+@pytest.mark.parametrize("text", [
+    "", "[]", "no json", "{}", '{"plan": 2}', "\udcff", "[" * 100_000, '{"plan": 2, "plan": 2}',
+], ids=["empty", "list", "text", "object", "part", "bytes", "deep", "twice"])  # fmt: skip
 def test_what_is_not_a_plan_is_refused(ledger: Ledger, tmp_path: Path, text: str) -> None:
     """Anything but a plan is refused in words, never with a traceback."""
     path = tmp_path / "plan.json"
@@ -252,18 +244,13 @@ def test_anything_else_is_refused(ledger: Ledger, field: str) -> None:
     assert (found.seal(ledger) == plan.seal) is (field in NOT_SEALED)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"new": Totals(1, 500), "pending": Totals(1, 2_000)},
-        {"new": Totals(1, 500), "released": Totals(1, 2_000)},
-        {"held_back": Totals(1, 1)},
-        {"by_direction": {"DEBIT": VALID}},
-        {"by_account": {"7": VALID}},
-        {"by_account": {**TO_SEND.by_account, "12": Totals(), "13": Totals(1, 2_000)}},
-    ],
-    ids=["registered meanwhile", "released", "held back", "direction", "account", "account that nobody approved"],
-)
+@pytest.mark.parametrize("change", [
+    {"new": Totals(1, 500), "pending": Totals(1, 2_000)}, {"new": Totals(1, 500), "released": Totals(1, 2_000)},
+    {"held_back": Totals(1, 1)}, {"by_direction": {"DEBIT": VALID}}, {"by_account": {"7": VALID}},
+    {"by_account": {**TO_SEND.by_account, "12": Totals(), "13": Totals(1, 2_000)}},
+],
+    ids=["registered meanwhile", "released", "held back", "direction", "account", "account that nobody approved"]
+)  # fmt: skip
 def test_other_payments_of_equal_sums_are_refused(ledger: Ledger, change: dict[str, Any]) -> None:
     """The total alone is not what was approved."""
     other = dataclasses.replace(TO_SEND, **change)

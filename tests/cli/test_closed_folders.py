@@ -22,25 +22,16 @@ from tests.support.sandbox_requests import control
 CLOSED = "x" * 300
 
 
-@pytest.mark.parametrize(
-    ("line", "code"),
-    [
-        (("validate", f"{CLOSED}/a.csv"), 4),
-        (("validate", "a.csv", "--rejects", f"{CLOSED}/r.csv"), 5),
-        (("submit", f"{CLOSED}/a.csv"), 5),
-        (("submit", "a.csv", "--results", f"{CLOSED}/r.csv"), 5),
-        (("submit", "a.csv", "--log-file", f"{CLOSED}/l.log"), 5),
-        (("submit", "a.csv", "--metrics-file", f"{CLOSED}/m.prom"), 5),
-        (("submit", "a.csv", "--dry-run", "--plan", f"{CLOSED}/p.json"), 5),
-        (("map", "a.csv", "--write", f"{CLOSED}/m.toml"), 5),
-        (("template", f"{CLOSED}/t.xlsx"), 5),
-        (("results", "--results", f"{CLOSED}/r.csv"), 5),
-        (("report", "--out", f"{CLOSED}/r.html"), 5),
-        (("ledger", "backup", f"{CLOSED}/l.db"), 5),
-        (("sandbox", "--port", "0", "--db", f"{CLOSED}/s.db"), 2),
-    ],
-    ids=lambda value: " ".join(value).replace(CLOSED, "closed") if isinstance(value, tuple) else "",
-)
+@pytest.mark.parametrize(("line", "code"), [
+    (("validate", f"{CLOSED}/a.csv"), 4), (("validate", "a.csv", "--rejects", f"{CLOSED}/r.csv"), 5),
+    (("submit", f"{CLOSED}/a.csv"), 5), (("submit", "a.csv", "--results", f"{CLOSED}/r.csv"), 5),
+    (("submit", "a.csv", "--log-file", f"{CLOSED}/l.log"), 5),
+    (("submit", "a.csv", "--metrics-file", f"{CLOSED}/m.prom"), 5),
+    (("submit", "a.csv", "--dry-run", "--plan", f"{CLOSED}/p.json"), 5),
+    (("map", "a.csv", "--write", f"{CLOSED}/m.toml"), 5), (("template", f"{CLOSED}/t.xlsx"), 5),
+    (("results", "--results", f"{CLOSED}/r.csv"), 5), (("report", "--out", f"{CLOSED}/r.html"), 5),
+    (("ledger", "backup", f"{CLOSED}/l.db"), 5), (("sandbox", "--port", "0", "--db", f"{CLOSED}/s.db"), 2),
+], ids=lambda value: " ".join(value).replace(CLOSED, "closed") if isinstance(value, tuple) else "")  # fmt: skip
 def test_a_folder_that_can_not_be_entered(call: Caller, line: tuple[str, ...], code: int) -> None:
     """Each of these was an internal error."""
     small_file(Path("a.csv"), 1)

@@ -68,13 +68,10 @@ def test_a_ledger_that_is_lost_after_rows_were_sent_ends_with_no_5(capsys: pytes
     assert "nothing was sent" not in said
 
 
-@pytest.mark.parametrize(
-    ("error", "sent"),
-    [
-        (WaitingForPerson("a.csv: 900.00 in all needs approval by another person"), ["b.csv"]),
-        (LossNotSettled("the ledger was restored"), []),
-    ],
-)
+@pytest.mark.parametrize(("error", "sent"), [
+    (WaitingForPerson("a.csv: 900.00 in all needs approval by another person"), ["b.csv"]),
+    (LossNotSettled("the ledger was restored"), []),
+])  # fmt: skip
 def test_a_file_that_waits_for_approval_does_not_hold_up_the_next(
     error: BatchpayError, sent: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -124,17 +124,10 @@ def test_an_ignored_signal_stays_ignored() -> None:
     assert stop.reason is None
 
 
-@pytest.mark.parametrize(
-    ("recorded", "name", "how"),
-    [
-        ("4294967295", "uid 54321", ""),
-        ("54321", "uid 54321", ""),
-        ("54322", "uid 54322", "login, running as uid 54321"),
-        ("nonsense", "uid 54321", ""),
-        (None, "uid 54321", ""),
-    ],
-    ids=["no login", "own login", "another login", "nonsense", "no record"],
-)
+@pytest.mark.parametrize(("recorded", "name", "how"), [
+    ("4294967295", "uid 54321", ""), ("54321", "uid 54321", ""), ("54322", "uid 54322", "login, running as uid 54321"),
+    ("nonsense", "uid 54321", ""), (None, "uid 54321", ""),
+], ids=["no login", "own login", "another login", "nonsense", "no record"])  # fmt: skip
 def test_a_shared_account_is_the_person_who_logged_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: str | None, name: str, how: str
 ) -> None:

@@ -21,19 +21,14 @@ from batchpay.ledger.open import file_of
 from batchpay.settings import check_tables, load_settings
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("profile = 3", "profile must be a table"),
-        ("[profile]\nnight = 3", "profile.night must be a table"),
-        ("[profile.night]\ngateway = 3", "profile.night.gateway must be a table"),
-        ("gateway = 3\n[profile.night.gateway]\ntimeout = 3", "gateway must be a table"),
-        ("[profile.day]", "did you mean day"),
-        ("[gateway", "can't be read"),
-        ('ledger.url = "a\\u0000b"', "has a NUL character"),
-        ("# Montréal".encode("latin-1"), "can't be read: it is not UTF-8"),
-    ],
-)
+@pytest.mark.parametrize(("text", "told"), [
+    ("profile = 3", "profile must be a table"), ("[profile]\nnight = 3", "profile.night must be a table"),
+    ("[profile.night]\ngateway = 3", "profile.night.gateway must be a table"),
+    ("gateway = 3\n[profile.night.gateway]\ntimeout = 3", "gateway must be a table"),
+    ("[profile.day]", "did you mean day"), ("[gateway", "can't be read"),
+    ('ledger.url = "a\\u0000b"', "has a NUL character"),
+    ("# Montréal".encode("latin-1"), "can't be read: it is not UTF-8"),
+])  # fmt: skip
 def test_malformed_files(tmp_path: Path, text: str | bytes, told: str) -> None:
     """No shape of a file is an internal error. Four of these once were."""
     file = tmp_path / "batchpay.toml"
@@ -128,15 +123,10 @@ def test_numbers(value: object) -> None:
         load_settings({"gateway": {"timeout": value}}, {})
 
 
-@pytest.mark.parametrize(
-    ("variable", "key"),
-    [
-        ("BATCHPAY_MAX_AMOUNT", "limits.max_amount"),
-        ("BATCHPAY_LIMITS_MAX_AMOUNT", "limits.max_amount"),
-        ("BATCHPAY_DUPLICATE_DAYS", "policy.duplicate_days"),
-        ("BATCHPAY_ACCOUNT_HYPHENS", "rules.account_hyphens"),
-    ],
-)
+@pytest.mark.parametrize(("variable", "key"), [
+    ("BATCHPAY_MAX_AMOUNT", "limits.max_amount"), ("BATCHPAY_LIMITS_MAX_AMOUNT", "limits.max_amount"),
+    ("BATCHPAY_DUPLICATE_DAYS", "policy.duplicate_days"), ("BATCHPAY_ACCOUNT_HYPHENS", "rules.account_hyphens"),
+])  # fmt: skip
 def test_a_limit_that_no_variable_sets_is_not_passed_over(variable: str, key: str) -> None:
     """A payment of 900.00 was sent although the job's environment had BATCHPAY_MAX_AMOUNT=200.00: nothing read it."""
     with pytest.raises(SettingsNotUsable, match=f"no variable sets {key}, so {variable} would have no effect"):
@@ -286,15 +276,12 @@ def test_every_other_option_has_a_variable(command: str) -> None:
         assert [option.name for option in options if not option.envvar and option.name not in DECISIONS] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "variable", "told"),
-    [
-        ('[submit]\nlimit = "x"', None, "submit.limit: 'x' is not a valid whole number"),
-        ('[validate]\nas_of = "x"', None, "validate.as_of: write the date"),
-        ("", ("BATCHPAY_LIMIT", "x"), "BATCHPAY_LIMIT: 'x' is not a valid"),
-        ("[submit]\nlimit = 3", ("BATCHPAY_RATE", "0"), "BATCHPAY_RATE: the rate must be a number"),
-    ],
-)
+@pytest.mark.parametrize(("text", "variable", "told"), [
+    ('[submit]\nlimit = "x"', None, "submit.limit: 'x' is not a valid whole number"),
+    ('[validate]\nas_of = "x"', None, "validate.as_of: write the date"),
+    ("", ("BATCHPAY_LIMIT", "x"), "BATCHPAY_LIMIT: 'x' is not a valid"),
+    ("[submit]\nlimit = 3", ("BATCHPAY_RATE", "0"), "BATCHPAY_RATE: the rate must be a number"),
+])  # fmt: skip
 def test_a_wrong_value_is_told_where_it_was_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, variable: tuple[str, str] | None, told: str
 ) -> None:

@@ -51,18 +51,10 @@ def ended_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., i
     return end
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        NotUsable("no inbox"),
-        CredentialsNotUsable("no key"),
-        WrongUse("no such batch"),
-        WaitingForPerson("sign first"),
-        click.UsageError("--again needs --reason TEXT"),
-        KeyboardInterrupt(),
-        click.Abort(),
-    ],
-)
+@pytest.mark.parametrize("error", [
+    NotUsable("no inbox"), CredentialsNotUsable("no key"), WrongUse("no such batch"), WaitingForPerson("sign first"),
+    click.UsageError("--again needs --reason TEXT"), KeyboardInterrupt(), click.Abort(),
+])  # fmt: skip
 def test_a_doubt_ends_the_call_with_7_whatever_else_is_wrong(
     ended_by: Callable[..., int], error: BaseException, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,16 +18,13 @@ from batchpay.sending.limits import StopRequest
 from tests.support.command import Home
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (("--plan", "p.json"), "--plan goes with --dry-run"),
-        (("--dry-run", "--from-plan", "p.json"), "--from-plan is for a submission"),
-        (("--show-requests", "1"), "--show-requests goes with --dry-run"),
-        (("--again", "--release", "--reason", "x"), "--again pays the whole content once more"),
-        (("--rate", "0"), "the rate must be a number from 0.1 to 20,000, or auto"),
-    ],
-)
+@pytest.mark.parametrize(("options", "told"), [
+    (("--plan", "p.json"), "--plan goes with --dry-run"),
+    (("--dry-run", "--from-plan", "p.json"), "--from-plan is for a submission"),
+    (("--show-requests", "1"), "--show-requests goes with --dry-run"),
+    (("--again", "--release", "--reason", "x"), "--again pays the whole content once more"),
+    (("--rate", "0"), "the rate must be a number from 0.1 to 20,000, or auto"),
+])  # fmt: skip
 def test_options_that_contradict_each_other(tmp_path: Path, options: tuple[str, ...], told: str) -> None:
     """A dry run took a plan that does not even exist; `--show-requests` alone sent the payments."""
     settings = tmp_path / "batchpay.toml"
@@ -37,15 +34,10 @@ def test_options_that_contradict_each_other(tmp_path: Path, options: tuple[str, 
     assert (done.exit_code, told in done.stderr) == (2, True), done.output
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        ("submit", "a.csv", "--from-plan", ""),
-        ("submit", "a.csv", "--archive", " "),
-        ("validate", "a.csv", "--map", ""),
-        ("resolve", "3f2a91c0d7e1", "--from", ""),
-    ],
-)
+@pytest.mark.parametrize("call", [
+    ("submit", "a.csv", "--from-plan", ""), ("submit", "a.csv", "--archive", " "), ("validate", "a.csv", "--map", ""),
+    ("resolve", "3f2a91c0d7e1", "--from", ""),
+])  # fmt: skip
 def test_a_file_whose_name_is_blank_was_not_left_out(tmp_path: Path, call: tuple[str, ...]) -> None:
     """`--from-plan "$PLAN"` with PLAN not set sent the file without a plan."""
     settings = tmp_path / "batchpay.toml"
@@ -101,17 +93,12 @@ def test_the_script_for_a_shell_is_printed(shell: str) -> None:
     assert f"{shell}_complete" in done.output
 
 
-@pytest.mark.parametrize(
-    ("call", "now"),
-    [
-        ("work --forever", "take"),
-        ("work 3f2a91c0d7e1", "take"),
-        ("submit a.csv --join", "take"),
-        ("ledger check --accept-witness --reason moved", "batchpay ledger accept --reason TEXT"),
-        ("ledger check --accept-machine --reason moved", "batchpay ledger accept --reason TEXT"),
-        ("ledger check --lost-window-settled --reason compared", "batchpay ledger accept --confirm"),
-    ],
-)
+@pytest.mark.parametrize(("call", "now"), [
+    ("work --forever", "take"), ("work 3f2a91c0d7e1", "take"), ("submit a.csv --join", "take"),
+    ("ledger check --accept-witness --reason moved", "batchpay ledger accept --reason TEXT"),
+    ("ledger check --accept-machine --reason moved", "batchpay ledger accept --reason TEXT"),
+    ("ledger check --lost-window-settled --reason compared", "batchpay ledger accept --confirm"),
+])  # fmt: skip
 def test_what_was_removed_names_what_does_it_now(tmp_path: Path, call: str, now: str) -> None:
     """A cron line of 0.1.0 that helped another machine, or a runbook for a restored ledger."""
     (settings := tmp_path / "batchpay.toml").write_text("")
@@ -135,16 +122,11 @@ def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
         yield NEW_YORK
 
 
-@pytest.mark.parametrize(
-    ("now", "until", "meant"),
-    [
-        ("2026-06-01 22:00", "04:00", "2026-06-02 04:00"),
-        ("2026-06-01 02:00", "23:30", "2026-05-31 23:30"),
-        ("2026-06-01 12:00", "17:30", "2026-06-01 17:30"),
-        ("2026-03-08 01:30", "04:00", "2026-03-08 04:00"),
-        ("2026-11-01 00:30", "04:00", "2026-11-01 04:00"),
-    ],
-)
+@pytest.mark.parametrize(("now", "until", "meant"), [
+    ("2026-06-01 22:00", "04:00", "2026-06-02 04:00"), ("2026-06-01 02:00", "23:30", "2026-05-31 23:30"),
+    ("2026-06-01 12:00", "17:30", "2026-06-01 17:30"), ("2026-03-08 01:30", "04:00", "2026-03-08 04:00"),
+    ("2026-11-01 00:30", "04:00", "2026-11-01 04:00"),
+])  # fmt: skip
 def test_until_is_what_clocks_show(zone: zoneinfo.ZoneInfo | None, now: str, until: str, meant: str) -> None:
     """The nearest such time. In the night of a change, without a zone's name, it once was an hour off."""
     now_s = datetime.datetime.fromisoformat(now).replace(tzinfo=NEW_YORK).timestamp()

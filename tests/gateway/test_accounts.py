@@ -122,17 +122,11 @@ def gateway(monkeypatch: pytest.MonkeyPatch) -> Gateway:
     return Gateway(monkeypatch)
 
 
-@pytest.mark.parametrize(
-    ("http_status", "problem", "error"),
-    [
-        (200, None, None),
-        (401, "refused", CredentialsRefused),
-        (403, "refused", CredentialsRefused),
-        (404, "no such path", GatewayUnreachable),
-        (500, "not recognized", GatewayUnreachable),
-        (None, "no answer in time", GatewayUnreachable),
-    ],
-)
+@pytest.mark.parametrize(("http_status", "problem", "error"), [
+    (200, None, None), (401, "refused", CredentialsRefused), (403, "refused", CredentialsRefused),
+    (404, "no such path", GatewayUnreachable), (500, "not recognized", GatewayUnreachable),
+    (None, "no answer in time", GatewayUnreachable),
+])  # fmt: skip
 def test_a_gateway_that_does_not_know_us_stops_everything(
     gateway: Gateway, http_status: int | None, problem: str | None, error: type[BatchpayError] | None
 ) -> None:

@@ -120,17 +120,13 @@ def _tls_failure(reason: str) -> ssl.SSLError:
     return error
 
 
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), "connection refused"),
-        (OSError(errno.ENETUNREACH, "Network is unreachable"), "network is unreachable"),
-        (TimeoutError(), "no answer in time"),
-        (_tls_failure("WRONG_VERSION_NUMBER"), "TLS failed (WRONG_VERSION_NUMBER)"),
-        (requests.ConnectionError("POST of 7700012345"), "it failed (ConnectionError)"),
-        (ValueError("7700012345"), "it failed (ValueError)"),
-    ],
-)
+@pytest.mark.parametrize(("error", "words"), [
+    (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), "connection refused"),
+    (OSError(errno.ENETUNREACH, "Network is unreachable"), "network is unreachable"),
+    (TimeoutError(), "no answer in time"), (_tls_failure("WRONG_VERSION_NUMBER"), "TLS failed (WRONG_VERSION_NUMBER)"),
+    (requests.ConnectionError("POST of 7700012345"), "it failed (ConnectionError)"),
+    (ValueError("7700012345"), "it failed (ValueError)"),
+])  # fmt: skip
 def test_a_problem_is_told_in_words_of_ours(error: Exception, words: str) -> None:
     """What a person does next depends on it; the text of a foreign exception may quote the request."""
     assert problem_of(error) == words
@@ -173,21 +169,17 @@ def test_a_name_that_nobody_knows_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         channel.close()
 
 
-@pytest.mark.parametrize(
-    ("base_url", "shown", "authority"),
-    [
-        ("https://gateway.example", "https://gateway.example", "gateway.example"),
-        ("https://gateway.example/", "https://gateway.example", "gateway.example"),
-        ("https://gateway.example:443", "https://gateway.example", "gateway.example"),
-        ("https://GATEWAY.example:8443", "https://gateway.example:8443", "gateway.example:8443"),
-        ("https://192.0.2.7", "https://192.0.2.7", "192.0.2.7"),
-        ("https://[2001:db8::1]:8443", "https://[2001:db8::1]:8443", "[2001:db8::1]:8443"),
-        ("http://127.0.0.1:8080", "http://127.0.0.1:8080", "127.0.0.1:8080"),
-        ("http://127.9.8.7", "http://127.9.8.7", "127.9.8.7"),
-        ("http://[::1]:8080", "http://[::1]:8080", "[::1]:8080"),
-        ("http://localhost:8080", "http://localhost:8080", "localhost:8080"),
-    ],
-)
+@pytest.mark.parametrize(("base_url", "shown", "authority"), [
+    ("https://gateway.example", "https://gateway.example", "gateway.example"),
+    ("https://gateway.example/", "https://gateway.example", "gateway.example"),
+    ("https://gateway.example:443", "https://gateway.example", "gateway.example"),
+    ("https://GATEWAY.example:8443", "https://gateway.example:8443", "gateway.example:8443"),
+    ("https://192.0.2.7", "https://192.0.2.7", "192.0.2.7"),
+    ("https://[2001:db8::1]:8443", "https://[2001:db8::1]:8443", "[2001:db8::1]:8443"),
+    ("http://127.0.0.1:8080", "http://127.0.0.1:8080", "127.0.0.1:8080"),
+    ("http://127.9.8.7", "http://127.9.8.7", "127.9.8.7"), ("http://[::1]:8080", "http://[::1]:8080", "[::1]:8080"),
+    ("http://localhost:8080", "http://localhost:8080", "localhost:8080"),
+])  # fmt: skip
 def test_usable_origins(base_url: str, shown: str, authority: str) -> None:
     """An https origin may be anywhere, an http one only on this machine."""
     origin = check_origin(base_url)
@@ -235,17 +227,10 @@ def test_explicit_proxy() -> None:
     assert (plain.host, plain.port, plain.authorization) == ("proxy.example", 80, None)
 
 
-@pytest.mark.parametrize(
-    "proxy",
-    [
-        "proxy.example:3128",
-        "https://proxy.example",
-        "socks5://proxy.example",
-        "http://",
-        "http://a/b",
-        "http://u:secret-canary@",
-    ],
-)
+@pytest.mark.parametrize("proxy", [
+    "proxy.example:3128", "https://proxy.example", "socks5://proxy.example", "http://", "http://a/b",
+    "http://u:secret-canary@",
+])  # fmt: skip
 def test_unusable_proxies(proxy: str) -> None:
     """Other kinds of proxy are refused, without the text."""
     with pytest.raises(SettingsNotUsable) as caught:
@@ -253,32 +238,20 @@ def test_unusable_proxies(proxy: str) -> None:
     assert "secret-canary" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("base_url", "setting", "environment"),
-    [
-        ("https://pay.example.com", "", "live"),
-        ("http://127.0.0.1:8080", "", "test"),
-        ("https://localhost", "", "test"),
-        ("https://sandbox.example.com", "test", "test"),
-        ("http://[::1]:1", "live", "live"),
-        ("", "", "live"),
-        ("nonsense", "", "live"),
-    ],
-)
+@pytest.mark.parametrize(("base_url", "setting", "environment"), [
+    ("https://pay.example.com", "", "live"), ("http://127.0.0.1:8080", "", "test"), ("https://localhost", "", "test"),
+    ("https://sandbox.example.com", "test", "test"), ("http://[::1]:1", "live", "live"), ("", "", "live"),
+    ("nonsense", "", "live"),
+])  # fmt: skip
 def test_the_environment_is_the_settings_or_the_address_says_it(base_url: str, setting: str, environment: str) -> None:
     """A gateway on loopback is for tests unless the setting says otherwise; every other one is live."""
     assert environment_of(GatewaySettings(base_url=base_url, environment=setting)) == environment
 
 
-@pytest.mark.parametrize(
-    ("base_url", "setting", "is_it"),
-    [
-        ("http://127.0.0.1:8080", "", True),
-        ("http://127.0.0.1:8080", "live", False),
-        ("https://sandbox.example.com", "test", False),
-        ("https://pay.example.com", "", False),
-    ],
-)
+@pytest.mark.parametrize(("base_url", "setting", "is_it"), [
+    ("http://127.0.0.1:8080", "", True), ("http://127.0.0.1:8080", "live", False),
+    ("https://sandbox.example.com", "test", False), ("https://pay.example.com", "", False),
+])  # fmt: skip
 def test_nothing_moves_money_only_at_a_test_gateway_on_this_machine(base_url: str, setting: str, is_it: bool) -> None:
     """A live gateway may be reached through a tunnel that ends here, and a test gateway elsewhere may be none."""
     assert is_rehearsal(GatewaySettings(base_url=base_url, environment=setting)) is is_it

@@ -94,18 +94,12 @@ def test_a_command_prints_the_key(tmp_path: Path) -> None:
     assert (runs.read_text(), environment) == (".", {})
 
 
-@pytest.mark.parametrize(
-    ("command", "problem"),
-    [
-        ("sh -c 'echo canary; echo canary >&2; exit 3'", "ended with code 3; run it by hand"),
-        ("true", "printed nothing"),
-        ("/nowhere/at-all", "can't be run: No such file"),
-        ("'", "can't be run: it is not a command line"),
-        (" ", "can't be run: it is not a command line"),
-        ("a\0b", "can't be run"),
-        ("sleep 60", "did not end within 0 seconds"),
-    ],
-)
+@pytest.mark.parametrize(("command", "problem"), [
+    ("sh -c 'echo canary; echo canary >&2; exit 3'", "ended with code 3; run it by hand"), ("true", "printed nothing"),
+    ("/nowhere/at-all", "can't be run: No such file"), ("'", "can't be run: it is not a command line"),
+    (" ", "can't be run: it is not a command line"), ("a\0b", "can't be run"),
+    ("sleep 60", "did not end within 0 seconds"),
+])  # fmt: skip
 def test_a_command_without_a_key_stops_and_shows_nothing(
     command: str, problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

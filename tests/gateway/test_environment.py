@@ -207,17 +207,13 @@ def test_explicit_proxy_sees_only_the_tunnel(authority: trustme.CA, bundle: str)
     assert b"Proxy-Authorization" not in server.heads[0]
 
 
-@pytest.mark.parametrize(
-    ("reply", "words"),
-    [
-        (b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n", "refused to open a tunnel"),
-        (b"HTTP/1.1 200", "answer is not valid"),
-        (b"", "answer is not valid"),
-        (b"HTTP/1.1 200 OK\r\n\r\nand more", "refused to open a tunnel"),
-        (b"HTTP/1.1 301 Moved\r\nLocation: http://evil\r\n\r\n", "refused to open a tunnel"),
-        (b"x" * 20_000, "answer is not valid"),
-    ],
-)
+@pytest.mark.parametrize(("reply", "words"), [
+    (b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n", "refused to open a tunnel"),
+    (b"HTTP/1.1 200", "answer is not valid"), (b"", "answer is not valid"),
+    (b"HTTP/1.1 200 OK\r\n\r\nand more", "refused to open a tunnel"),
+    (b"HTTP/1.1 301 Moved\r\nLocation: http://evil\r\n\r\n", "refused to open a tunnel"),
+    (b"x" * 20_000, "answer is not valid"),
+])  # fmt: skip
 def test_proxy_that_opens_no_tunnel(reply: bytes, words: str, authority: trustme.CA, bundle: str) -> None:
     """A proxy that refuses, ends or talks nonsense leaves the payment pending: nothing was sent, and it is named."""
     proxy = TunnelProxy(reply)

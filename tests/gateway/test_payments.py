@@ -119,28 +119,20 @@ def test_a_date_without_the_answers_own_counts_from_now(monkeypatch: pytest.Monk
     assert read_pace(429, {"retry-after": "Sun, 06 Nov 1994 08:49:47 GMT"}) == Pace(retry_after_s=10.0, refused=True)
 
 
-@pytest.mark.parametrize(
-    ("headers", "pace"),
-    [
-        ({}, None),
-        ({"ratelimit-policy": '"default";q=100;w=60', "ratelimit": '"default";r=50;t=30'}, Pace(None, 100, 60, 50, 30)),
-        ({"ratelimit-policy": "100;w=60"}, Pace(None, 100, 60)),
-        ({"ratelimit-policy": '100;w=60;comment="at most q=5"'}, Pace(None, 100, 60)),
-        ({"ratelimit": "limit=100, remaining=5, reset=7"}, Pace(None, 100, None, 5, 7)),
-        ({"ratelimit-policy": '"a";q=10;w=1, "b";q=1000;w=3600'}, Pace(None, 10, 1)),
-        (
-            {"x-ratelimit-limit": "100", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "9"},
-            Pace(None, 100, None, 0, 9),
-        ),
-        (
-            {"x-ratelimit-limit": "100", "x-ratelimit-reset": "1800000010", "date": "Fri, 15 Jan 2027 08:00:00 GMT"},
-            Pace(None, 100, None, None, 10),
-        ),
-        ({"ratelimit-limit": "many", "x-ratelimit-remaining": "-3", "ratelimit-reset": ""}, Pace()),
-        ({"ratelimit-policy": "q=0;w=0"}, Pace()),
-        ({"ratelimit-policy": "w=60", "x-ratelimit-limit": "0"}, Pace(window_s=60)),
-    ],
-)
+@pytest.mark.parametrize(("headers", "pace"), [
+    ({}, None),
+    ({"ratelimit-policy": '"default";q=100;w=60', "ratelimit": '"default";r=50;t=30'}, Pace(None, 100, 60, 50, 30)),
+    ({"ratelimit-policy": "100;w=60"}, Pace(None, 100, 60)),
+    ({"ratelimit-policy": '100;w=60;comment="at most q=5"'}, Pace(None, 100, 60)),
+    ({"ratelimit": "limit=100, remaining=5, reset=7"}, Pace(None, 100, None, 5, 7)),
+    ({"ratelimit-policy": '"a";q=10;w=1, "b";q=1000;w=3600'}, Pace(None, 10, 1)),
+    ({"x-ratelimit-limit": "100", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "9"}, Pace(None, 100, None, 0, 9)),
+    ({"x-ratelimit-limit": "100", "x-ratelimit-reset": "1800000010", "date": "Fri, 15 Jan 2027 08:00:00 GMT"},
+     Pace(None, 100, None, None, 10)),
+    ({"ratelimit-limit": "many", "x-ratelimit-remaining": "-3", "ratelimit-reset": ""}, Pace()),
+    ({"ratelimit-policy": "q=0;w=0"}, Pace()),
+    ({"ratelimit-policy": "w=60", "x-ratelimit-limit": "0"}, Pace(window_s=60)),
+])  # fmt: skip
 def test_announced_limits(headers: dict[str, str], pace: Pace | None) -> None:
     """RateLimit in its later and earlier shape and X-RateLimit are read; what makes no sense is left out."""
     assert read_pace(200, headers) == pace

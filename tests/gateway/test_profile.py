@@ -92,31 +92,21 @@ def test_profile_changes_statuses() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("profile", "named"),
-    [
-        ({"accpeted": ["OK"]}, "gateway.profile.accpeted"),
-        ({"accepted": "OK"}, "gateway.profile.accepted"),
-        ({"accepted": []}, "gateway.profile.accepted"),
-        ({"declined": [1]}, "gateway.profile.declined"),
-        ({"accepted": ["error"]}, "both accepted and declined"),
-        ({"status_member": ""}, "gateway.profile.status_member"),
-        ({"status_member": "a..b"}, "gateway.profile.status_member"),
-        ({"status_member": ["a"]}, "gateway.profile.status_member"),
-        ({"reference": [""]}, "gateway.profile.reference"),
-        ({"http": []}, "gateway.profile.http"),
-        ({"http": {"9xx": "declined"}}, "gateway.profile.http.9xx"),
-        ({"http": {"4x4": "declined"}}, "gateway.profile.http.4x4"),
-        ({"http": {"409": "accepted"}}, "gateway.profile.http.409"),
-        ({"http": {"409": "refused"}}, "gateway.profile.http.409"),
-        ({"http": {"409": "declined, halt"}}, "gateway.profile.http.409"),
-        ({"http": {"409": 1}}, "gateway.profile.http.409"),
-        ({"http": {"302": "declined"}}, "gateway.profile.http.302"),
-        ({"http": {"307": "word"}}, "gateway.profile.http.307"),
-        ({"http": {"200": "pending"}}, "gateway.profile.http.200"),
-        ({"http": {"5xx": "pending"}}, "gateway.profile.http.5xx"),
-    ],
-)
+@pytest.mark.parametrize(("profile", "named"), [
+    ({"accpeted": ["OK"]}, "gateway.profile.accpeted"), ({"accepted": "OK"}, "gateway.profile.accepted"),
+    ({"accepted": []}, "gateway.profile.accepted"), ({"declined": [1]}, "gateway.profile.declined"),
+    ({"accepted": ["error"]}, "both accepted and declined"), ({"status_member": ""}, "gateway.profile.status_member"),
+    ({"status_member": "a..b"}, "gateway.profile.status_member"),
+    ({"status_member": ["a"]}, "gateway.profile.status_member"), ({"reference": [""]}, "gateway.profile.reference"),
+    ({"http": []}, "gateway.profile.http"), ({"http": {"9xx": "declined"}}, "gateway.profile.http.9xx"),
+    ({"http": {"4x4": "declined"}}, "gateway.profile.http.4x4"),
+    ({"http": {"409": "accepted"}}, "gateway.profile.http.409"),
+    ({"http": {"409": "refused"}}, "gateway.profile.http.409"),
+    ({"http": {"409": "declined, halt"}}, "gateway.profile.http.409"),
+    ({"http": {"409": 1}}, "gateway.profile.http.409"), ({"http": {"302": "declined"}}, "gateway.profile.http.302"),
+    ({"http": {"307": "word"}}, "gateway.profile.http.307"), ({"http": {"200": "pending"}}, "gateway.profile.http.200"),
+    ({"http": {"5xx": "pending"}}, "gateway.profile.http.5xx"),
+])  # fmt: skip
 def test_unusable_profile_is_refused(profile: dict[str, Any], named: str) -> None:
     """A profile with an unknown part, word or status, or one that calls unproven things proven, is refused by name."""
     with pytest.raises(SettingsNotUsable) as caught:
@@ -165,29 +155,16 @@ def test_what_must_not_be_stored_is_masked() -> None:
     assert answer.gateway_reference == "****4444"
 
 
-@pytest.mark.parametrize(
-    ("text", "kept"),
-    [
-        ("account 41112 refused", "account **** refused"),
-        ("account 4111 refused", "account 4111 refused"),
-        ("account ...33334444", "account ...****4444"),
-        ("account 411122223333XXXX", "account ****XXXX"),
-        ("4 1 1 1 2 2 2 2", "****"),
-        ("4_1_1_1_2-2", "****"),
-        (
-            "\uff14\uff11\uff11\uff11\uff12\uff12\uff12\uff12\uff13\uff13\uff13\uff13\uff14\uff14\uff14\uff14",
-            "****4444",
-        ),
-        ("\u0664\u0661\u0661\u0661\u0662\u0662", "****"),
-        ("4\u200b1\u200b1\u200b1\u200b2\u200b2", "****"),
-        ("\u2074\u00b9\u00b9\u00b9\u00b2\u2461", "****"),
-        ("\u32b6\u246a\u3252\u3252", "****"),
-        ("x" * 190 + " 4111222233334444", "x" * 190 + " ****4444"),
-        ("9994111222299", "999****99"),
-        ("41112 and 22233", "**** and ****"),
-        ("reference 1000012", "reference 1000012"),
-    ],
-)
+@pytest.mark.parametrize(("text", "kept"), [
+    ("account 41112 refused", "account **** refused"), ("account 4111 refused", "account 4111 refused"),
+    ("account ...33334444", "account ...****4444"), ("account 411122223333XXXX", "account ****XXXX"),
+    ("4 1 1 1 2 2 2 2", "****"), ("4_1_1_1_2-2", "****"),
+    ("\uff14\uff11\uff11\uff11\uff12\uff12\uff12\uff12\uff13\uff13\uff13\uff13\uff14\uff14\uff14\uff14", "****4444"),
+    ("\u0664\u0661\u0661\u0661\u0662\u0662", "****"), ("4\u200b1\u200b1\u200b1\u200b2\u200b2", "****"),
+    ("\u2074\u00b9\u00b9\u00b9\u00b2\u2461", "****"), ("\u32b6\u246a\u3252\u3252", "****"),
+    ("x" * 190 + " 4111222233334444", "x" * 190 + " ****4444"), ("9994111222299", "999****99"),
+    ("41112 and 22233", "**** and ****"), ("reference 1000012", "reference 1000012"),
+])  # fmt: skip
 def test_five_digits_of_an_account_are_masked_in_any_dress(text: str, kept: str) -> None:
     """Cut, spaced, hyphenated, full-width or between other digits: five of an account's digits in a row never stay."""
     assert masked(text, Secrets("4111222233334444")) == kept
@@ -200,16 +177,10 @@ def test_short_account_and_one_with_letters_are_masked_too() -> None:
     assert masked("no account ab-12 34 z", Secrets("AB1234Z")) == "no account ****234Z"
 
 
-@pytest.mark.parametrize(
-    "extra",
-    [
-        {"errorMessage": {"response_code": "R01"}},
-        {"errorMessage": "R01"},
-        {"error": True},
-        {"errors": [{"code": 7}]},
-        {"response": {"detail": {"error_message": "no"}}},
-    ],
-)
+@pytest.mark.parametrize("extra", [
+    {"errorMessage": {"response_code": "R01"}}, {"errorMessage": "R01"}, {"error": True}, {"errors": [{"code": 7}]},
+    {"response": {"detail": {"error_message": "no"}}},
+])  # fmt: skip
 def test_success_beside_an_error_proves_nothing(extra: dict[str, Any]) -> None:
     """An answer that says `success` and holds an error is in doubt: the payment may have been made or not."""
     outcome = load().outcome_of(200, {}, json.dumps({"status": "success", **extra}).encode())
@@ -269,24 +240,20 @@ def test_an_answer_that_contradicts_itself_or_its_request_proves_nothing(answer:
     assert outcome.reason.startswith(("HTTP 200, status success, but the answer ", "the answer names another"))
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        {"id": "T1", "avs": {"status": "declined", "error": "no match"}, "cvvResult": {"result": "failed"}},
-        {"id": "T1", "billing": {"status": "pending"}, "shipping": {"state": "void"}, "customer": {"status": "held"}},
-        {"id": "T1", "account": {"id": 5, "status": "review"}, "batch": {"id": "B1", "status": "pending"}},
-        {"id": "T1", "request": {"ach": {"status": "failed"}}, "recurring": {"status": "pending"}},
-        {"transaction": {"id": "T1", "status": "Approved"}, "history": {"status": "declined"}},
-        {"id": "T1", "payment_status": "not declined", "message": "no review needed: nothing was rejected"},
-        {"id": "T1", "amount": 100, "currency": "usd", "transactionType": "credit", "invoiceNumber": "ｉnv-2 "},
-        {"id": "T1", "amount": 100.0},
-        {"id": "T1", "amount": "$100"},
-        {"id": "T1", "fee": {"amount": "0.25"}, "balance": {"amount": "7.00"}},
-        {"id": "T1", "amount": None, "currency": "", "transactionType": " ", "invoiceNumber": None},
-        {"id": "T1", "amount": "see below", "currency": "840", "transactionType": "ACH"},
-        {"id": "T1", "result": 0, "state": 1},
-    ],
-)
+@pytest.mark.parametrize("answer", [
+    {"id": "T1", "avs": {"status": "declined", "error": "no match"}, "cvvResult": {"result": "failed"}},
+    {"id": "T1", "billing": {"status": "pending"}, "shipping": {"state": "void"}, "customer": {"status": "held"}},
+    {"id": "T1", "account": {"id": 5, "status": "review"}, "batch": {"id": "B1", "status": "pending"}},
+    {"id": "T1", "request": {"ach": {"status": "failed"}}, "recurring": {"status": "pending"}},
+    {"transaction": {"id": "T1", "status": "Approved"}, "history": {"status": "declined"}},
+    {"id": "T1", "payment_status": "not declined", "message": "no review needed: nothing was rejected"},
+    {"id": "T1", "amount": 100, "currency": "usd", "transactionType": "credit", "invoiceNumber": "ｉnv-2 "},
+    {"id": "T1", "amount": 100.0}, {"id": "T1", "amount": "$100"},
+    {"id": "T1", "fee": {"amount": "0.25"}, "balance": {"amount": "7.00"}},
+    {"id": "T1", "amount": None, "currency": "", "transactionType": " ", "invoiceNumber": None},
+    {"id": "T1", "amount": "see below", "currency": "840", "transactionType": "ACH"},
+    {"id": "T1", "result": 0, "state": 1},
+])  # fmt: skip
 def test_honest_answers_are_not_hurt(answer: dict[str, Any]) -> None:
     """What is said of an address, a card check or a customer, and amounts written another way, contradict nothing."""
     outcome = judged(load(), **answer)

@@ -532,22 +532,18 @@ def test_no_secret_shows_anywhere(caplog: pytest.LogCaptureFixture, capfd: pytes
 # The test of the connection
 
 
-@pytest.mark.parametrize(
-    ("reply", "ok", "words"),
-    [
-        (success(), True, None),
-        (answer("200 OK", b'{"status":"success","successMessage":{"message":"Connection Success"}}'), True, None),
-        (answer("401 Unauthorized", b"{}"), False, "refuses the id or the key"),
-        (answer("403 Forbidden", b"{}"), False, "refuses the id or the key"),
-        (answer("404 Not Found", b""), False, "is gateway.base_url correct"),
-        (answer("301 Moved", b"", "Location: https://evil.example/"), False, "redirects"),
-        (answer("429 Slow Down", b""), False, "busy"),
-        (answer("200 OK", b'{"status":"error","message":"no"}'), False, "refused"),
-        (answer("200 OK", b"<html>"), False, "not recognized"),
-        (answer("500 Oh", b""), False, "not recognized"),
-        (b"HTTP/1.1 200 OK\r\n", False, "closed before the answer was complete"),
-    ],
-)
+@pytest.mark.parametrize(("reply", "ok", "words"), [
+    (success(), True, None),
+    (answer("200 OK", b'{"status":"success","successMessage":{"message":"Connection Success"}}'), True, None),
+    (answer("401 Unauthorized", b"{}"), False, "refuses the id or the key"),
+    (answer("403 Forbidden", b"{}"), False, "refuses the id or the key"),
+    (answer("404 Not Found", b""), False, "is gateway.base_url correct"),
+    (answer("301 Moved", b"", "Location: https://evil.example/"), False, "redirects"),
+    (answer("429 Slow Down", b""), False, "busy"),
+    (answer("200 OK", b'{"status":"error","message":"no"}'), False, "refused"),
+    (answer("200 OK", b"<html>"), False, "not recognized"), (answer("500 Oh", b""), False, "not recognized"),
+    (b"HTTP/1.1 200 OK\r\n", False, "closed before the answer was complete"),
+])  # fmt: skip
 def test_connection_report(reply: bytes, ok: bool, words: str | None) -> None:
     """The report says in plain words whether the gateway knows us, and what is wrong if not."""
 

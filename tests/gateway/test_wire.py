@@ -47,31 +47,27 @@ def fed(data: bytes) -> AnswerReader:
     return reader
 
 
-@pytest.mark.parametrize(
-    ("data", "why"),
-    [
-        (OK + b"\r\n{}", "does not say where it ends"),
-        (OK + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n", "stated in two ways|not valid HTTP"),
-        (OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n", "stated in two ways"),
-        (OK + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n", "longer than allowed|not valid HTTP"),
-        (OK + b"Content-Length: 2\r\nContent-Length: \r\n\r\n", "longer than allowed|not valid HTTP"),
-        (OK + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", "stated in two ways|not valid HTTP"),
-        (OK + b"Transfer-Encoding: chunked\r\nTransfer-Encoding:\r\n\r\n", "stated in two ways|not valid HTTP"),
-        (OK + 2 * b"Content-Encoding: identity\r\n" + b"Content-Length: 2\r\n\r\n", "compressed"),
-        (OK + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n", "compressed"),
-        (OK + b"Content-Length: 41\r\n\r\n", "longer than allowed"),
-        (OK + b"X: %b\r\n\r\n" % (b"x" * HEAD_BYTES_MAX), "headers are longer than allowed"),
-        (b"HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\n{}", "unknown version|not valid HTTP"),
-        (b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "another protocol"),
-        (b"HTTP/1.1 101 Switching\r\n\r\n", "another protocol"),
-        (OK + b"Transfer-Encoding: chunked\r\n\r\n29\r\n" + b"x" * 41, "longer than allowed"),
-        (HINTS * (INTERIM_ANSWERS_MAX + 1), "too many interim answers"),
-        (b"HTTP/1.1 150 Wait\r\nContent-Length: 2\r\n\r\n{}" + WHOLE, "an interim answer has a body"),
-        (b"HTTP/1.1 099 Odd\r\n\r\n" + WHOLE, "not valid HTTP"),
-        (WHOLE * 2, "more came than one answer"),
-        (b"hello", "not valid HTTP"),
-    ],
-)
+@pytest.mark.parametrize(("data", "why"), [
+    (OK + b"\r\n{}", "does not say where it ends"),
+    (OK + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n", "stated in two ways|not valid HTTP"),
+    (OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n", "stated in two ways"),
+    (OK + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n", "longer than allowed|not valid HTTP"),
+    (OK + b"Content-Length: 2\r\nContent-Length: \r\n\r\n", "longer than allowed|not valid HTTP"),
+    (OK + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", "stated in two ways|not valid HTTP"),
+    (OK + b"Transfer-Encoding: chunked\r\nTransfer-Encoding:\r\n\r\n", "stated in two ways|not valid HTTP"),
+    (OK + 2 * b"Content-Encoding: identity\r\n" + b"Content-Length: 2\r\n\r\n", "compressed"),
+    (OK + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n", "compressed"),
+    (OK + b"Content-Length: 41\r\n\r\n", "longer than allowed"),
+    (OK + b"X: %b\r\n\r\n" % (b"x" * HEAD_BYTES_MAX), "headers are longer than allowed"),
+    (b"HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\n{}", "unknown version|not valid HTTP"),
+    (b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "another protocol"),
+    (b"HTTP/1.1 101 Switching\r\n\r\n", "another protocol"),
+    (OK + b"Transfer-Encoding: chunked\r\n\r\n29\r\n" + b"x" * 41, "longer than allowed"),
+    (HINTS * (INTERIM_ANSWERS_MAX + 1), "too many interim answers"),
+    (b"HTTP/1.1 150 Wait\r\nContent-Length: 2\r\n\r\n{}" + WHOLE, "an interim answer has a body"),
+    (b"HTTP/1.1 099 Odd\r\n\r\n" + WHOLE, "not valid HTTP"), (WHOLE * 2, "more came than one answer"),
+    (b"hello", "not valid HTTP"),
+])  # fmt: skip
 def test_what_is_no_single_whole_answer_is_refused_at_once(data: bytes, why: str) -> None:
     """Waiting for more, until the time is over or the other side closes, would hold up a worker for nothing."""
     with pytest.raises(AnswerRefused, match=why):

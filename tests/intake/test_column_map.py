@@ -103,19 +103,13 @@ def test_typed_cells_under_a_map(tmp_path: Path) -> None:
     assert frame["_suggest.achRoutingNumber"].to_list() == ["021000021"]
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ('[colums]\na = "amount"', r"\[colums\] is unknown \(did you mean columns\?\)"),
-        ('[columns]\na = "amuont"', r"amuont is not a column \(did you mean amount\?\)"),
-        ('[defaults]\nshipping = "x"', 'can only be "billing"'),
-        ("[fixed]\ngatewayId = 12", "write gatewayId as text"),
-        ('[fixed]\ngatewayid = "12"', "did you mean gatewayId"),
-        ('[values]\nx = "1"', "x is not a table"),
-        ('[defaults]\namount = "1"\n[fixed]\namount = "1"', "amount is in"),
-        ("[columns", "is not a column map"),
-    ],
-)
+@pytest.mark.parametrize(("text", "told"), [
+    ('[colums]\na = "amount"', r"\[colums\] is unknown \(did you mean columns\?\)"),
+    ('[columns]\na = "amuont"', r"amuont is not a column \(did you mean amount\?\)"),
+    ('[defaults]\nshipping = "x"', 'can only be "billing"'), ("[fixed]\ngatewayId = 12", "write gatewayId as text"),
+    ('[fixed]\ngatewayid = "12"', "did you mean gatewayId"), ('[values]\nx = "1"', "x is not a table"),
+    ('[defaults]\namount = "1"\n[fixed]\namount = "1"', "amount is in"), ("[columns", "is not a column map"),
+])  # fmt: skip
 def test_unknown_words_of_a_map(tmp_path: Path, text: str, told: str) -> None:
     """Whatever a map has that nothing knows is refused."""
     with pytest.raises(FileRefused, match=told):

@@ -136,31 +136,20 @@ def test_quoted_blank_is_blank(tmp_path: Path) -> None:
     assert frame.select("aaa", "bbb", "ccc").rows() == [(None, None, "x"), ("NA", "NULL", "null")]
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        (b"", "is empty"),
-        (b"\xef\xbb\xbf", "no header"),
-        (b"\n\n  \n", "no header"),
-        (csv_text().encode("utf-16"), "UTF-16"),
-        (csv_text().encode("utf-32"), "UTF-32"),
-        (csv_text().replace("\n", "\r").encode(), "line 1: lines end with CR alone"),
-        ((csv_text(1) + line(achNameOnCheck='"Byron, Ada"')).replace("\n", "\r").encode(), "CR alone"),
-        ((csv_text(1, end="\r") + line(achNameOnCheck='"Byron\nAda"', end="\r")).encode(), "CR alone"),
-        (b"Payments of May\r" + csv_text(1, end="\r").encode() + b"\n", "CR alone"),
-        (csv_text(2).encode() + line(billingLastName="a\0b").encode(), "line 4 contains a NUL"),
-        (csv_text(2).encode() + line(billingLastName="Müller").encode("latin-1"), "line 4 is not UTF-8"),
-        (
-            csv_text(2).encode() + line(billingLastName='"Byron').encode(),
-            "line 4: a quotation mark",
-        ),
-        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a picture"),
-        (b"%PDF-1.7\n", "a PDF"),
-        (b"\xff\xd8\xff\xe0\0\x10JFIF", "a picture"),
-        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "old Excel"),
-        (b"sep=,\n", "no header"),
-    ],
-)
+@pytest.mark.parametrize(("content", "told"), [
+    (b"", "is empty"), (b"\xef\xbb\xbf", "no header"), (b"\n\n  \n", "no header"),
+    (csv_text().encode("utf-16"), "UTF-16"), (csv_text().encode("utf-32"), "UTF-32"),
+    (csv_text().replace("\n", "\r").encode(), "line 1: lines end with CR alone"),
+    ((csv_text(1) + line(achNameOnCheck='"Byron, Ada"')).replace("\n", "\r").encode(), "CR alone"),
+    ((csv_text(1, end="\r") + line(achNameOnCheck='"Byron\nAda"', end="\r")).encode(), "CR alone"),
+    (b"Payments of May\r" + csv_text(1, end="\r").encode() + b"\n", "CR alone"),
+    (csv_text(2).encode() + line(billingLastName="a\0b").encode(), "line 4 contains a NUL"),
+    (csv_text(2).encode() + line(billingLastName="Müller").encode("latin-1"), "line 4 is not UTF-8"),
+    (csv_text(2).encode() + line(billingLastName='"Byron').encode(), "line 4: a quotation mark"),
+    (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a picture"), (b"%PDF-1.7\n", "a PDF"),
+    (b"\xff\xd8\xff\xe0\0\x10JFIF", "a picture"), (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "old Excel"),
+    (b"sep=,\n", "no header"),
+])  # fmt: skip
 def test_refused_with_the_place(tmp_path: Path, content: bytes, told: str) -> None:
     """What can't be read as meant is refused, in one line that tells where."""
     with pytest.raises(FileRefused, match=told) as refusal:

@@ -94,18 +94,14 @@ def test_a_vendor_file(tmp_path: Path) -> None:
     assert (verdict.valid.rows, verdict.valid.cents) == (3, 124657)
 
 
-@pytest.mark.parametrize(
-    ("cell", "column", "words"),
-    [
-        ({"Betrag": "12.50"}, "amount", "column Betrag is not written as the map says, like 1.234,56"),
-        ({"Betrag": "1,234.50"}, "amount", "column Betrag is not written"),
-        ({"Betrag": ""}, "amount", "is missing"),
-        ({"Kontakt": "Ada King Byron"}, "billingLastName", "column Kontakt does not split into"),
-        ({"Pos": ""}, "paymentId", "is made of Tag, Beleg, Pos, and one of these cells is blank"),
-        ({"Beleg": "R7 "}, "paymentId", "blanks at an end"),
-        ({"Tag": "", "Beleg": "", "Pos": ""}, "paymentId", "one of these cells is blank"),
-    ],
-)
+@pytest.mark.parametrize(("cell", "column", "words"), [
+    ({"Betrag": "12.50"}, "amount", "column Betrag is not written as the map says, like 1.234,56"),
+    ({"Betrag": "1,234.50"}, "amount", "column Betrag is not written"), ({"Betrag": ""}, "amount", "is missing"),
+    ({"Kontakt": "Ada King Byron"}, "billingLastName", "column Kontakt does not split into"),
+    ({"Pos": ""}, "paymentId", "is made of Tag, Beleg, Pos, and one of these cells is blank"),
+    ({"Beleg": "R7 "}, "paymentId", "blanks at an end"),
+    ({"Tag": "", "Beleg": "", "Pos": ""}, "paymentId", "one of these cells is blank"),
+])  # fmt: skip
 def test_what_is_not_certain_is_an_error(tmp_path: Path, cell: dict[str, str], column: str, words: str) -> None:
     """One cell that the map can't read is one error, in the words of the file; no other rule is told of it."""
     verdict, errors = judged(csv_file(tmp_path, cell), vendors(tmp_path))
@@ -123,17 +119,11 @@ def test_negative_amounts_are_refused_unless_the_map_says_what_they_mean(tmp_pat
     assert "is negative" in errors[0][1]
 
 
-@pytest.mark.parametrize(
-    ("amounts", "total", "net"),
-    [
-        (("1.234,50", "(45,00)", "-0,50"), "1.189,00", True),
-        (("(1.234,50)", "45,00"), "-1.189,50", True),
-        (("1.234,50", "45,00"), "1.279,50", True),
-        (("1.234,50", "(45,00)"), "1.279,50", False),
-        (("1.234,50", "(45,00)"), "-1.189,50", None),
-        (("1.234,50", "(45,00)"), "1.234,50", None),
-    ],
-)
+@pytest.mark.parametrize(("amounts", "total", "net"), [
+    (("1.234,50", "(45,00)", "-0,50"), "1.189,00", True), (("(1.234,50)", "45,00"), "-1.189,50", True),
+    (("1.234,50", "45,00"), "1.279,50", True), (("1.234,50", "(45,00)"), "1.279,50", False),
+    (("1.234,50", "(45,00)"), "-1.189,50", None), (("1.234,50", "(45,00)"), "1.234,50", None),
+])  # fmt: skip
 def test_a_last_row_may_be_the_sum_by_the_signs_of_the_file(
     tmp_path: Path, amounts: tuple[str, ...], total: str, net: bool | None
 ) -> None:
@@ -401,21 +391,18 @@ gatewayId = 7
         assert words in told, words
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ('[fixed]\ntransactionType = "DEBIT"\n[formats.amount]\nnegative = "CREDIT"', "set it in one place"),
-        ('[columns]\na = "amount"\nb = "amount"', "amount is made in 2 ways"),
-        ('[columns]\na = "billingCity"\n[templates]\nbillingCity = "{b}"', "billingCity is made in 2 ways"),
-        ('[columns]\na = "amount"\n[fixed]\namount = "1.00"', "amount is made of the file's cells and is in"),
-        ('[fixed]\namount = "1.00"\n[formats.amount]\ndecimal = ","', "reads nothing"),
-        ('[formats.amount]\ncurrency = "12"', "currency is one to four"),
-        ('[formats.amount]\nnegative = "credit"', 'negative can only be "CREDIT", "DEBIT", "refused"'),
-        ('[columns]\na = ["amount", "taxAmount"]\n[formats.amount]\ndecimal = ","', "written in different ways"),
-        ('[split]\n_a = "{billingCity}, {billingState}"', "begin with _ are never read: _a"),
-        ("formats = 7", "formats must be a table"),
-    ],
-)
+@pytest.mark.parametrize(("text", "told"), [
+    ('[fixed]\ntransactionType = "DEBIT"\n[formats.amount]\nnegative = "CREDIT"', "set it in one place"),
+    ('[columns]\na = "amount"\nb = "amount"', "amount is made in 2 ways"),
+    ('[columns]\na = "billingCity"\n[templates]\nbillingCity = "{b}"', "billingCity is made in 2 ways"),
+    ('[columns]\na = "amount"\n[fixed]\namount = "1.00"', "amount is made of the file's cells and is in"),
+    ('[fixed]\namount = "1.00"\n[formats.amount]\ndecimal = ","', "reads nothing"),
+    ('[formats.amount]\ncurrency = "12"', "currency is one to four"),
+    ('[formats.amount]\nnegative = "credit"', 'negative can only be "CREDIT", "DEBIT", "refused"'),
+    ('[columns]\na = ["amount", "taxAmount"]\n[formats.amount]\ndecimal = ","', "written in different ways"),
+    ('[split]\n_a = "{billingCity}, {billingState}"', "begin with _ are never read: _a"),
+    ("formats = 7", "formats must be a table"),
+])  # fmt: skip
 def test_maps_that_contradict_themselves(tmp_path: Path, text: str, told: str) -> None:
     """What can't hold at once is refused before a file is read."""
     with pytest.raises(FileRefused) as refused:

@@ -98,29 +98,20 @@ def test_amounts_against_decimal(form: NumberFormat) -> None:
     hold()
 
 
-@pytest.mark.parametrize(
-    ("form", "text", "ours"),
-    [
-        (NumberFormat(",", "."), "1.234", "1234.00"),
-        (NumberFormat(",", "."), "1.234,5", "1234.50"),
-        (NumberFormat(",", "."), "12.34", None),
-        (NumberFormat(",", "."), "0.123", None),
-        (NumberFormat(",", "."), "1234.567", None),
-        (NumberFormat(",", "."), "1,234", None),
-        (NumberFormat(), "1,234.00", None),
-        (NumberFormat(), "1.234", None),
-        (NumberFormat(",", " "), "1\u202f234\u202f567,80", "1234567.80"),
-        (NumberFormat(",", " "), "1\u202f234 567,80", None),
-        (NumberFormat(".", ",", "$", "CREDIT"), " $1,381.12 ", "1381.12"),
-        (NumberFormat(".", ",", "$", "CREDIT"), "($1,381.12)", "1381.12"),
-        (NumberFormat(".", ",", "$", "CREDIT"), "\u22125.00", "5.00"),
-        (NumberFormat(".", ",", "$", "CREDIT"), "(5.00", None),
-        (NumberFormat(".", ",", "$", "CREDIT"), "--5.00", None),
-        (NumberFormat(".", ","), "$5.00", None),
-        (NumberFormat(".", ","), "-5.00", None),
-        (NumberFormat(".", ","), "٥.00", None),
-    ],
-)
+@pytest.mark.parametrize(("form", "text", "ours"), [
+    (NumberFormat(",", "."), "1.234", "1234.00"), (NumberFormat(",", "."), "1.234,5", "1234.50"),
+    (NumberFormat(",", "."), "12.34", None), (NumberFormat(",", "."), "0.123", None),
+    (NumberFormat(",", "."), "1234.567", None), (NumberFormat(",", "."), "1,234", None),
+    (NumberFormat(), "1,234.00", None), (NumberFormat(), "1.234", None),
+    (NumberFormat(",", " "), "1\u202f234\u202f567,80", "1234567.80"),
+    (NumberFormat(",", " "), "1\u202f234 567,80", None),
+    (NumberFormat(".", ",", "$", "CREDIT"), " $1,381.12 ", "1381.12"),
+    (NumberFormat(".", ",", "$", "CREDIT"), "($1,381.12)", "1381.12"),
+    (NumberFormat(".", ",", "$", "CREDIT"), "\u22125.00", "5.00"),
+    (NumberFormat(".", ",", "$", "CREDIT"), "(5.00", None), (NumberFormat(".", ",", "$", "CREDIT"), "--5.00", None),
+    (NumberFormat(".", ","), "$5.00", None), (NumberFormat(".", ","), "-5.00", None),
+    (NumberFormat(".", ","), "٥.00", None),
+])  # fmt: skip
 def test_amounts(form: NumberFormat, text: str, ours: str | None) -> None:
     """What is not in the stated format is no amount, however clear it looks."""
     ((found, wrong),) = read(form, [text])
@@ -185,18 +176,10 @@ def test_days_and_months_without_anything_between() -> None:
         assert read(DateFormat(pattern), [certain])[0][0] == "01/01/2027"
 
 
-@pytest.mark.parametrize(
-    ("pattern", "told"),
-    [
-        ("%d.%m", "a day, a month and a year"),
-        ("%d.%m.%m.%Y", "each once"),
-        ("%d.%b.%m.%Y", "each once"),
-        ("%H:%d.%m.%Y", "%H is none of"),
-        ("%d.%m.%Y%", "is none of"),
-        ("", "a day, a month"),
-        ("%d.%m.%Y 100%%", None),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "told"), [
+    ("%d.%m", "a day, a month and a year"), ("%d.%m.%m.%Y", "each once"), ("%d.%b.%m.%Y", "each once"),
+    ("%H:%d.%m.%Y", "%H is none of"), ("%d.%m.%Y%", "is none of"), ("", "a day, a month"), ("%d.%m.%Y 100%%", None),
+])  # fmt: skip
 def test_formats_of_dates(pattern: str, told: str | None) -> None:
     """A format that does not say a day is refused before it reads any."""
     problem = DateFormat(pattern).problem

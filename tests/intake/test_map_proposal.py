@@ -136,18 +136,14 @@ def test_two_columns_of_amounts_are_a_question() -> None:
     assert "transactionType" in asked(draft)
 
 
-@pytest.mark.parametrize(
-    ("cells", "form"),
-    [
-        (["1.250,50", "-13,45", "7,00"], {"decimal": ",", "thousands": "."}),
-        (["1.234", "5.678", "900"], {"decimal": ",", "thousands": "."}),
-        (["1,234", "5,678", "900"], {"decimal": ".", "thousands": ","}),
-        (["1 250,50", "13,45", "7"], {"decimal": ",", "thousands": " "}),
-        (["12.5", "10", "7.25"], {"decimal": "."}),
-        (["USD 12.50", "USD 7", "USD 1,000.00"], {"decimal": ".", "thousands": ",", "currency": "USD"}),
-        (["12.50", "7.00", "1.00"], None),
-    ],
-)
+@pytest.mark.parametrize(("cells", "form"), [
+    (["1.250,50", "-13,45", "7,00"], {"decimal": ",", "thousands": "."}),
+    (["1.234", "5.678", "900"], {"decimal": ",", "thousands": "."}),
+    (["1,234", "5,678", "900"], {"decimal": ".", "thousands": ","}),
+    (["1 250,50", "13,45", "7"], {"decimal": ",", "thousands": " "}), (["12.5", "10", "7.25"], {"decimal": "."}),
+    (["USD 12.50", "USD 7", "USD 1,000.00"], {"decimal": ".", "thousands": ",", "currency": "USD"}),
+    (["12.50", "7.00", "1.00"], None),
+])  # fmt: skip
 def test_how_amounts_are_written(cells: list[str | None], form: dict[str, str] | None) -> None:
     """One way reads all cells: it is stated, unless it is ours."""
     tables = draft_of(Amount=cells).tables

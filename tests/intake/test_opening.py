@@ -204,14 +204,10 @@ def test_without_threads_items_are_made_when_asked_for(monkeypatch: pytest.Monke
     assert list(ahead(iter(range(3)))) == [0, 1, 2]
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        PanicException('ThreadPoolBuildError { kind: IOError(Os { code: 11, kind: WouldBlock, message: "x" }) }'),
-        RuntimeError("can't start new thread"),
-        BlockingIOError(11, "Resource temporarily unavailable"),
-    ],
-)
+@pytest.mark.parametrize("fault", [
+    PanicException('ThreadPoolBuildError { kind: IOError(Os { code: 11, kind: WouldBlock, message: "x" }) }'),
+    RuntimeError("can't start new thread"), BlockingIOError(11, "Resource temporarily unavailable"),
+])  # fmt: skip
 def test_a_system_without_threads_is_told_in_plain_words(
     fault: BaseException, capfd: pytest.CaptureFixture[str]
 ) -> None:

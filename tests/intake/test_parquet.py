@@ -117,21 +117,11 @@ def test_row_groups(tmp_path: Path, group_rows: int) -> None:
     assert frame["_line"].null_count() == frame.height
 
 
-@pytest.mark.parametrize(
-    ("group_rows", "parts"),
-    [
-        ([], []),
-        ([0], []),
-        ([7], [7]),
-        ([CHUNK_ROWS], [CHUNK_ROWS]),
-        ([50_000] * 3, [50_000] * 3),
-        ([20_000] * 5 + [1], [60_000, 40_001]),
-        ([5, CHUNK_ROWS, 0, 5], [5, CHUNK_ROWS, 5]),
-        ([100_000] * 2, [50_000] * 4),
-        ([122_880], [40_960] * 3),
-        ([3, 2 * CHUNK_ROWS + 1, 3], [3, 40_001, 40_000, 40_000 + 3]),
-    ],
-)
+@pytest.mark.parametrize(("group_rows", "parts"), [
+    ([], []), ([0], []), ([7], [7]), ([CHUNK_ROWS], [CHUNK_ROWS]), ([50_000] * 3, [50_000] * 3),
+    ([20_000] * 5 + [1], [60_000, 40_001]), ([5, CHUNK_ROWS, 0, 5], [5, CHUNK_ROWS, 5]), ([100_000] * 2, [50_000] * 4),
+    ([122_880], [40_960] * 3), ([3, 2 * CHUNK_ROWS + 1, 3], [3, 40_001, 40_000, 40_000 + 3]),
+])  # fmt: skip
 def test_parts_end_where_row_groups_do(group_rows: list[int], parts: list[int]) -> None:
     """What is decoded at a time is never a piece of two groups, unless the last piece of one is joined to the next."""
     assert list(_parts_of(group_rows)) == parts
@@ -189,14 +179,11 @@ _DECIMAL256 = (
 """A file with the column `amount` of DECIMAL(40, 2), which polars can't write."""
 
 
-@pytest.mark.parametrize(
-    ("how", "told"),
-    [
-        ("decimal256", "column amount contains decimals of 40 digits; write it with 38 at most, or as text"),
-        ("uuid", "column amount contains binary values, such as UUIDs, .*; write it as text"),
-        ("twice", "the header has the same column twice: amount$"),
-    ],
-)
+@pytest.mark.parametrize(("how", "told"), [
+    ("decimal256", "column amount contains decimals of 40 digits; write it with 38 at most, or as text"),
+    ("uuid", "column amount contains binary values, such as UUIDs, .*; write it as text"),
+    ("twice", "the header has the same column twice: amount$"),
+])  # fmt: skip
 def test_what_polars_cannot_read_is_named_as_what_it_is(tmp_path: Path, how: str, told: str) -> None:
     """The first lacked columns, the second held "Binary", the third was "a broken Parquet file, or cut off"."""
     if how == "decimal256":

@@ -375,20 +375,13 @@ def entities(xml: bytes) -> bytes:
     return re.sub(rb"<(?=work)", b'<!DOCTYPE x [<!ENTITY a "aaaa">]><', xml, count=1)
 
 
-@pytest.mark.parametrize(
-    ("part", "change", "told"),
-    [
-        (SHEET, far_cell, "has cells up to row 1048576, column 16384"),
-        (SHEET, low_cell, "has cells up to row 1048576, column 702"),
-        (SHEET, entities, "document type"),
-        (SHEET, lambda xml: xml[: len(xml) // 2], "broken|header"),
-        (SHEET, lambda _: b"", "broken|header"),
-        (SHEET, lambda xml: xml.replace(b"<sheetData>", b"<sheetData><!--" + b" " * (40 << 20) + b"-->"), "unpacks"),
-        ("xl/workbook.xml", entities, "document type"),
-        ("xl/workbook.xml", lambda _: b"<nothing", "broken"),
-    ],
-    ids=["far", "low", "entities", "half", "empty", "bomb", "workbook", "no workbook"],
-)
+@pytest.mark.parametrize(("part", "change", "told"), [
+    (SHEET, far_cell, "has cells up to row 1048576, column 16384"),
+    (SHEET, low_cell, "has cells up to row 1048576, column 702"), (SHEET, entities, "document type"),
+    (SHEET, lambda xml: xml[: len(xml) // 2], "broken|header"), (SHEET, lambda _: b"", "broken|header"),
+    (SHEET, lambda xml: xml.replace(b"<sheetData>", b"<sheetData><!--" + b" " * (40 << 20) + b"-->"), "unpacks"),
+    ("xl/workbook.xml", entities, "document type"), ("xl/workbook.xml", lambda _: b"<nothing", "broken"),
+], ids=["far", "low", "entities", "half", "empty", "bomb", "workbook", "no workbook"])  # fmt: skip
 def test_hostile(tmp_path: Path, part: str, change: Callable[[bytes], bytes], told: str) -> None:
     """A workbook that would take the machine down, or is broken, is one clear line."""
     with pytest.raises(FileRefused, match=told) as refusal:

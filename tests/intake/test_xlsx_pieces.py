@@ -106,19 +106,12 @@ def test_more_text_than_is_kept_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
         list(read(made(rows=[[f"text {at}"] for at in range(200)])))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda part: part.replace(b'<row r="9"', b'<row r="8"'),
-        lambda part: part.replace(b'<row r="9"', b'<row r="700"'),
-        lambda part: part.replace(b'r="D9"', b'r="D99"'),
-        lambda part: re.sub(rb'r="([A-Z]+)63"', rb'r="\g<1>64"', part),
-        lambda part: part.replace(b'r="C', b'r="c'),
-        lambda part: part.replace(b't="s"><v>3<', b't="s"><v>9999<'),
-        lambda part: part.replace(b"</sheetData>", b""),
-    ],
-    ids=["twice", "order", "elsewhere", "below the last", "lower case", "no such text", "cut"],
-)
+@pytest.mark.parametrize("change", [
+    lambda part: part.replace(b'<row r="9"', b'<row r="8"'), lambda part: part.replace(b'<row r="9"', b'<row r="700"'),
+    lambda part: part.replace(b'r="D9"', b'r="D99"'), lambda part: re.sub(rb'r="([A-Z]+)63"', rb'r="\g<1>64"', part),
+    lambda part: part.replace(b'r="C', b'r="c'), lambda part: part.replace(b't="s"><v>3<', b't="s"><v>9999<'),
+    lambda part: part.replace(b"</sheetData>", b""),
+], ids=["twice", "order", "elsewhere", "below the last", "lower case", "no such text", "cut"])  # fmt: skip
 def test_a_sheet_that_contradicts_itself_is_broken(change: Change) -> None:
     """A row twice or out of order, a cell in another row, a text that is not there: nobody knows what was meant."""
     with pytest.raises(FileRefused, match="broken XLSX"):

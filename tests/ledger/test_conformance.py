@@ -211,15 +211,10 @@ def test_the_same_content_again_has_its_own_name_and_reason(ledger: Ledger) -> N
         ledger.find(first[:6])
 
 
-@pytest.mark.parametrize(
-    "typed",
-    [
-        "l\u00f6hne \u00e9t\u00e9",
-        "Lo\u0308hne E\u0301te\u0301",
-        "L\u00d6HNE \u00c9T\u00c9",
-        "\ufeffL\u00f6hne \u00c9t\u00e9 \u200b",
-    ],
-)
+@pytest.mark.parametrize("typed", [
+    "l\u00f6hne \u00e9t\u00e9", "Lo\u0308hne E\u0301te\u0301", "L\u00d6HNE \u00c9T\u00c9",
+    "\ufeffL\u00f6hne \u00c9t\u00e9 \u200b",
+])  # fmt: skip
 def test_one_reason_pays_once_more_in_whatever_letters(ledger: Ledger, typed: str) -> None:
     """Only the letters of ASCII were folded: typed in other letters, or on another system, one reason paid again.
 

@@ -350,14 +350,11 @@ def test_nothing_is_registered_where_an_earlier_batch_can_not_be_found(
 
 
 @FILE
-@pytest.mark.parametrize(
-    ("script", "told"),
-    [
-        ("DELETE FROM fingerprint WHERE id & 4294967295 = 4", "1 payment would"),
-        ("DELETE FROM fingerprint WHERE id & 4294967295 = 9", "1 payment would"),
-        ("DELETE FROM fingerprint", "9 payments would"),
-    ],
-)
+@pytest.mark.parametrize(("script", "told"), [
+    ("DELETE FROM fingerprint WHERE id & 4294967295 = 4", "1 payment would"),
+    ("DELETE FROM fingerprint WHERE id & 4294967295 = 9", "1 payment would"),
+    ("DELETE FROM fingerprint", "9 payments would"),
+])  # fmt: skip
 def test_nothing_is_registered_or_released_where_an_earlier_bill_is_not_there(
     used: LedgerFactory, monkeypatch: pytest.MonkeyPatch, script: str, told: str
 ) -> None:
@@ -439,13 +436,10 @@ def test_events_of_other_batches_stand_between_those_of_a_batch(ledger_factory: 
 
 
 @FILE
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE total SET row_count = row_count + 1 WHERE state = 3",
-        "DROP TRIGGER event_is_never_changed; UPDATE event SET why = 'x' WHERE number = 4",
-    ],
-)
+@pytest.mark.parametrize("statement", [
+    "UPDATE total SET row_count = row_count + 1 WHERE state = 3",
+    "DROP TRIGGER event_is_never_changed; UPDATE event SET why = 'x' WHERE number = 4",
+])  # fmt: skip
 def test_a_large_ledger_is_looked_over_in_short(
     used: LedgerFactory, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:

@@ -166,29 +166,17 @@ def test_a_pending_row_whose_attempt_says_otherwise_stops_the_run(
         run.close()
 
 
-@pytest.mark.parametrize(
-    ("sqlite", "postgres"),
-    [
-        ("DELETE FROM attempt WHERE id & 4294967295 = 3", "UPDATE batchpay.payment SET run = 99 WHERE row = 3"),
-        (
-            "UPDATE attempt SET state = 5 WHERE id & 4294967295 = 3",
-            "UPDATE batchpay.payment SET state = 7 WHERE row = 3",
-        ),
-        ("UPDATE row SET state = 5 WHERE id & 4294967295 = 3", "UPDATE batchpay.payment SET state = 5 WHERE row = 3"),
-        ("UPDATE row SET state = 3 WHERE id & 4294967295 = 3", "UPDATE batchpay.payment SET state = 3 WHERE row = 3"),
-    ],
-)
-@pytest.mark.parametrize(
-    "outcomes",
-    [
-        [(3, UNNAMED)],
-        [(3, ACCEPTED)],
-        [(2, UNNAMED), (3, UNNAMED), (4, UNNAMED)],
-        [(2, accepted("a")), (3, accepted("b")), (4, accepted("c"))],
-        [(1, UNNAMED), (3, UNNAMED)],
-        [(3, ACCEPTED), (1, accepted("d"))],
-    ],
-)
+@pytest.mark.parametrize(("sqlite", "postgres"), [
+    ("DELETE FROM attempt WHERE id & 4294967295 = 3", "UPDATE batchpay.payment SET run = 99 WHERE row = 3"),
+    ("UPDATE attempt SET state = 5 WHERE id & 4294967295 = 3", "UPDATE batchpay.payment SET state = 7 WHERE row = 3"),
+    ("UPDATE row SET state = 5 WHERE id & 4294967295 = 3", "UPDATE batchpay.payment SET state = 5 WHERE row = 3"),
+    ("UPDATE row SET state = 3 WHERE id & 4294967295 = 3", "UPDATE batchpay.payment SET state = 3 WHERE row = 3"),
+])  # fmt: skip
+@pytest.mark.parametrize("outcomes", [
+    [(3, UNNAMED)], [(3, ACCEPTED)], [(2, UNNAMED), (3, UNNAMED), (4, UNNAMED)],
+    [(2, accepted("a")), (3, accepted("b")), (4, accepted("c"))], [(1, UNNAMED), (3, UNNAMED)],
+    [(3, ACCEPTED), (1, accepted("d"))],
+])  # fmt: skip
 def test_a_row_that_is_not_being_sent_any_more_takes_no_outcome(
     ledger_factory: LedgerFactory, sqlite: str, postgres: str, outcomes: Sequence[tuple[int, Outcome]]
 ) -> None:

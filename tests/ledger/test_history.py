@@ -81,17 +81,10 @@ def test_the_account_that_a_batch_is_paid_from_is_the_last_one_named_for_it(ledg
     assert ledger.check() == []
 
 
-@pytest.mark.parametrize(
-    ("state", "counts"),
-    [
-        (State.PENDING, True),
-        (State.SENDING, True),
-        (State.ACCEPTED, True),
-        (State.IN_DOUBT, True),
-        (State.DECLINED, False),
-        (State.REJECTED, False),
-    ],
-)
+@pytest.mark.parametrize(("state", "counts"), [
+    (State.PENDING, True), (State.SENDING, True), (State.ACCEPTED, True), (State.IN_DOUBT, True),
+    (State.DECLINED, False), (State.REJECTED, False),
+])  # fmt: skip
 @pytest.mark.parametrize("named", [True, False])
 def test_every_state_that_may_mean_a_payment_counts_as_earlier(
     ledger: Ledger, state: State, counts: bool, named: bool

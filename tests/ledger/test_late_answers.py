@@ -117,15 +117,12 @@ def test_a_paid_row_that_was_put_back_can_be_settled_as_paid(trial: Trial) -> No
     assert (told, ledger.find(trial.name).by_state[State.ACCEPTED].rows, ledger.check()) == ([], 1, [])
 
 
-@pytest.mark.parametrize(
-    ("outcome", "settled", "said"),
-    [
-        (ACCEPTED, State.DECLINED, "accepted, and the ledger declined"),
-        (DECLINED, State.ACCEPTED, "declined, and the ledger accepted"),
-        (DECLINED, State.PENDING, "declined, and the ledger pending"),
-        (NOT_SENT, State.ACCEPTED, "not applied, and the ledger accepted"),
-    ],
-)
+@pytest.mark.parametrize(("outcome", "settled", "said"), [
+    (ACCEPTED, State.DECLINED, "accepted, and the ledger declined"),
+    (DECLINED, State.ACCEPTED, "declined, and the ledger accepted"),
+    (DECLINED, State.PENDING, "declined, and the ledger pending"),
+    (NOT_SENT, State.ACCEPTED, "not applied, and the ledger accepted"),
+])  # fmt: skip
 def test_what_a_person_has_settled_stays_and_is_told(
     ledger_factory: LedgerFactory, outcome: Outcome, settled: State, said: str
 ) -> None:
@@ -140,17 +137,12 @@ def test_what_a_person_has_settled_stays_and_is_told(
     assert ledger.check() == []
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "said"),
-    [
-        (ACCEPTED, ACCEPTED, ["accepted, and the ledger accepted"]),
-        (ACCEPTED, IN_DOUBT, ["accepted, and the ledger in_doubt"]),
-        (DECLINED, ACCEPTED, ["declined, and the ledger accepted"]),
-        (DECLINED, DECLINED, []),
-        (NOT_SENT, ACCEPTED, []),
-        (NOT_SENT, IN_DOUBT, []),
-    ],
-)
+@pytest.mark.parametrize(("first", "second", "said"), [
+    (ACCEPTED, ACCEPTED, ["accepted, and the ledger accepted"]),
+    (ACCEPTED, IN_DOUBT, ["accepted, and the ledger in_doubt"]),
+    (DECLINED, ACCEPTED, ["declined, and the ledger accepted"]), (DECLINED, DECLINED, []), (NOT_SENT, ACCEPTED, []),
+    (NOT_SENT, IN_DOUBT, []),
+])  # fmt: skip
 def test_an_answer_to_an_attempt_before_the_last_is_told_where_a_row_may_be_paid_twice(
     ledger_factory: LedgerFactory, first: Outcome, second: Outcome, said: list[str]
 ) -> None:

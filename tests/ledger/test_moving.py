@@ -329,13 +329,9 @@ def test_whoever_opened_the_file_before_the_move_writes_nothing_to_it_after(move
         assert [batch.batch for batch in moved.batches()] == [other, name]
 
 
-@pytest.mark.parametrize(
-    ("ends", "told"),
-    [
-        (False, "another run is working on a batch"),
-        (True, "something was written to the ledger while it was checked"),
-    ],
-)
+@pytest.mark.parametrize(("ends", "told"), [
+    (False, "another run is working on a batch"), (True, "something was written to the ledger while it was checked"),
+])  # fmt: skip
 def test_a_file_registered_while_the_ledger_is_checked_is_not_left_behind(
     mover: Mover, monkeypatch: pytest.MonkeyPatch, *, ends: bool, told: str
 ) -> None:

@@ -79,21 +79,16 @@ def used(factory: PostgresFactory) -> PostgresFactory:
     return factory
 
 
-@pytest.mark.parametrize(
-    ("url", "words"),
-    [
-        ("postgresql://pay:secret@db.example/ledger", "contains a password"),
-        ("postgresql://pay@db.example/ledger?sslpassword=secret", "contains a password"),
-        ("postgresql://pay@db.example/ledger?sslmode=prefer", "in clear"),
-        ("postgresql://pay@db.example/ledger?sslmode=disable", "in clear"),
-        ("postgresql://pay@127.0.0.1,db.example/ledger?sslmode=allow", "in clear"),
-        ("postgresql://pay@db.example/ledger?options=-csynchronous_commit%3Doff", "options can't be set"),
-        ("postgresql:///ledger", "names host and database"),
-        ("postgresql://db.example", "names host and database"),
-        ("postgresql://db.example/x?secret&=", "is not the URL"),
-        ("mysql://db.example/x", "must be the path"),
-    ],
-)
+@pytest.mark.parametrize(("url", "words"), [
+    ("postgresql://pay:secret@db.example/ledger", "contains a password"),
+    ("postgresql://pay@db.example/ledger?sslpassword=secret", "contains a password"),
+    ("postgresql://pay@db.example/ledger?sslmode=prefer", "in clear"),
+    ("postgresql://pay@db.example/ledger?sslmode=disable", "in clear"),
+    ("postgresql://pay@127.0.0.1,db.example/ledger?sslmode=allow", "in clear"),
+    ("postgresql://pay@db.example/ledger?options=-csynchronous_commit%3Doff", "options can't be set"),
+    ("postgresql:///ledger", "names host and database"), ("postgresql://db.example", "names host and database"),
+    ("postgresql://db.example/x?secret&=", "is not the URL"), ("mysql://db.example/x", "must be the path"),
+])  # fmt: skip
 def test_an_address_that_is_not_to_be_used_is_refused(url: str, words: str) -> None:
     """A password is never read out of it, and what is wrong is told without it."""
     with pytest.raises(SettingsNotUsable, match=words) as told:
@@ -154,24 +149,14 @@ SAFE = (
 )
 
 
-@pytest.mark.parametrize(
-    ("at", "value", "words"),
-    [
-        (0, 130_011, "PostgreSQL 13 is too old"),
-        (1, True, "a standby"),
-        (2, "off", "synchronous_commit is off"),
-        (2, "local", "synchronous_commit is local"),
-        (2, "remote_write", "synchronous_commit is remote_write"),
-        (3, "SQL_ASCII", "its encoding is SQL_ASCII"),
-        (4, 1, "it has standbys"),
-        (6, "off", "fsync is off"),
-        (7, "off", "full_page_writes is off"),
-        (8, "on", "zero_damaged_pages is on"),
-        (9, "on", "ignore_checksum_failure is on"),
-        (10, "error", "client_min_messages is error"),
-        (11, '"$user", public', "a pooler"),
-    ],
-)
+@pytest.mark.parametrize(("at", "value", "words"), [
+    (0, 130_011, "PostgreSQL 13 is too old"), (1, True, "a standby"), (2, "off", "synchronous_commit is off"),
+    (2, "local", "synchronous_commit is local"), (2, "remote_write", "synchronous_commit is remote_write"),
+    (3, "SQL_ASCII", "its encoding is SQL_ASCII"), (4, 1, "it has standbys"), (6, "off", "fsync is off"),
+    (7, "off", "full_page_writes is off"), (8, "on", "zero_damaged_pages is on"),
+    (9, "on", "ignore_checksum_failure is on"), (10, "error", "client_min_messages is error"),
+    (11, '"$user", public', "a pooler"),
+])  # fmt: skip
 def test_a_server_that_may_lose_a_commit_is_refused(at: int, value: Any, words: str) -> None:
     """Each alone is enough; nothing was sent."""
 
@@ -204,16 +189,12 @@ def test_what_a_login_is_set_to_does_not_weaken_a_commit(used: PostgresFactory) 
         used.open()
 
 
-@pytest.mark.parametrize(
-    ("of_url", "other", "words"),
-    [
-        (":PORT/", ":1/", "nobody answers at that address"),
-        ("payer@", "nobody-known@", "there is no such login"),
-        ("DATABASE", "nothing", "there is no such database"),
-        ("127.0.0.1", "no-such-host.invalid", "its name is not known here"),
-        ("DATABASE", "DATABASE?sslmode=require", "it has no TLS"),
-    ],
-)
+@pytest.mark.parametrize(("of_url", "other", "words"), [
+    (":PORT/", ":1/", "nobody answers at that address"), ("payer@", "nobody-known@", "there is no such login"),
+    ("DATABASE", "nothing", "there is no such database"),
+    ("127.0.0.1", "no-such-host.invalid", "its name is not known here"),
+    ("DATABASE", "DATABASE?sslmode=require", "it has no TLS"),
+])  # fmt: skip
 def test_why_a_server_can_not_be_connected_to_is_said_in_our_words(
     used: PostgresFactory, of_url: str, other: str, words: str
 ) -> None:

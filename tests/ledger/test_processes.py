@@ -236,16 +236,9 @@ def test_no_account_number_is_readable_in_any_file(registered: LedgerFactory) ->
 
 
 @FILE
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (["check"], 0),
-        (["check", "--json"], 0),
-        (["accept"], 2),
-        (["accept", "--reason", "to be sure"], 2),
-        (["init"], 5),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "code"), [
+    (["check"], 0), (["check", "--json"], 0), (["accept"], 2), (["accept", "--reason", "to be sure"], 2), (["init"], 5),
+])  # fmt: skip
 def test_the_command_line_cares_for_the_ledger(registered: LedgerFactory, arguments: list[str], code: int) -> None:
     """`ledger check` says all is well, so there is nothing to accept; `ledger init` refuses an existing one."""
     settings = registered.settings

@@ -447,14 +447,10 @@ def test_a_system_without_mounts_to_read_is_taken_as_it_is(
 
 
 @FILE
-@pytest.mark.parametrize(
-    ("error", "kind"),
-    [
-        (sqlite3.DatabaseError("x"), LedgerDamaged),
-        (sqlite3.OperationalError("x"), LedgerNotUsable),
-        (sqlite3.InterfaceError("x"), LedgerNotUsable),
-    ],
-)
+@pytest.mark.parametrize(("error", "kind"), [
+    (sqlite3.DatabaseError("x"), LedgerDamaged), (sqlite3.OperationalError("x"), LedgerNotUsable),
+    (sqlite3.InterfaceError("x"), LedgerNotUsable),
+])  # fmt: skip
 def test_an_error_of_the_library_alone_is_told_in_our_words(error: Exception, kind: type[Exception]) -> None:
     """Python's own part of SQLite gives no code: what it can't read is damage, what it can't do is not."""
     assert type(translate(error, Path("ledger.db"))) is kind

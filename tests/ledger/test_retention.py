@@ -262,26 +262,14 @@ def test_what_was_not_erased_is_found(old: LedgerFactory, monkeypatch: pytest.Mo
     assert any("of payloads do" in problem for problem in ledger.check())
 
 
-@pytest.mark.parametrize(
-    ("sqlite", "postgres", "problem"),
-    [
-        (
-            "UPDATE attempt SET message = 'Approved' WHERE id >> 32 = 1",
-            "UPDATE batchpay.attempt SET message = 'Approved' WHERE batch = 1",
-            "60 answers of purged batches have texts",
-        ),
-        (
-            "INSERT INTO detail SELECT id, x'00' FROM chunk WHERE batch = 1",
-            "INSERT INTO batchpay.detail SELECT batch, chunk, '' FROM batchpay.chunk WHERE batch = 1",
-            "of payloads do",
-        ),
-        (
-            "DELETE FROM detail WHERE chunk IN (SELECT id FROM chunk WHERE batch = 2)",
-            "DELETE FROM batchpay.detail WHERE batch = 2",
-            "of payloads do",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("sqlite", "postgres", "problem"), [
+    ("UPDATE attempt SET message = 'Approved' WHERE id >> 32 = 1",
+     "UPDATE batchpay.attempt SET message = 'Approved' WHERE batch = 1", "60 answers of purged batches have texts"),
+    ("INSERT INTO detail SELECT id, x'00' FROM chunk WHERE batch = 1",
+     "INSERT INTO batchpay.detail SELECT batch, chunk, '' FROM batchpay.chunk WHERE batch = 1", "of payloads do"),
+    ("DELETE FROM detail WHERE chunk IN (SELECT id FROM chunk WHERE batch = 2)",
+     "DELETE FROM batchpay.detail WHERE batch = 2", "of payloads do"),
+])  # fmt: skip
 def test_the_check_knows_what_a_purge_leaves(old: LedgerFactory, sqlite: str, postgres: str, problem: str) -> None:
     """Texts put back into a purged batch, and texts taken from one that was not, are damage."""
     purge(old.open())

@@ -164,17 +164,11 @@ def test_only_a_row_in_sending_takes_an_outcome(running: tuple[Ledger, str, Run]
     assert standing(ledger, name) == AS_REGISTERED
 
 
-@pytest.mark.parametrize(
-    "unproved",
-    [
-        Outcome(State.REJECTED, "x", Answer(200)),
-        Outcome(State.SENDING, "x", Answer(200)),
-        Outcome(State.ACCEPTED, "x", bytes_sent=900),
-        Outcome(State.DECLINED, "x", bytes_sent=900),
-        Outcome(State.PENDING, "reset after some bytes", bytes_sent=1),
-    ],
-    ids=lambda outcome: outcome.state.value,
-)
+@pytest.mark.parametrize("unproved", [
+    Outcome(State.REJECTED, "x", Answer(200)), Outcome(State.SENDING, "x", Answer(200)),
+    Outcome(State.ACCEPTED, "x", bytes_sent=900), Outcome(State.DECLINED, "x", bytes_sent=900),
+    Outcome(State.PENDING, "reset after some bytes", bytes_sent=1),
+], ids=lambda outcome: outcome.state.value)  # fmt: skip
 def test_an_outcome_without_its_proof_is_not_written(running: tuple[Ledger, str, Run], unproved: Outcome) -> None:
     """Yes and no need an answer, pending an answer or no byte sent; spilled, it is doubt at the next start."""
     ledger, name, run = running

@@ -52,11 +52,9 @@ def test_a_registration_that_is_left_ends_its_writing_first(ledger: Ledger, monk
     assert ledger.batches() == []
 
 
-@pytest.mark.parametrize(
-    "ends",
-    [lambda run, _: run.finish(None), lambda run, _: run.close(), lambda _, ledger: ledger.close()],
-    ids=["finished", "given up", "with its ledger"],
-)
+@pytest.mark.parametrize("ends", [
+    lambda run, _: run.finish(None), lambda run, _: run.close(), lambda _, ledger: ledger.close(),
+], ids=["finished", "given up", "with its ledger"])  # fmt: skip
 def test_a_run_gives_back_the_space_that_it_reserved(
     ledger_factory: LedgerFactory, ends: Callable[[Run, Ledger], None]
 ) -> None:

@@ -36,16 +36,10 @@ def test_a_row_whose_reference_is_masked_is_found_by_what_is_left_of_it(tmp_path
         ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "SBX000000011,12.50,TODAY,Settled",
-        "TBX000000001,12.50,TODAY,Settled",
-        "SBX000000001,12.51,TODAY,Settled",
-        "SBX000000001,12.50,LATE,Settled",
-        ",12.50,TODAY,Settled",
-    ],
-)
+@pytest.mark.parametrize("line", [
+    "SBX000000011,12.50,TODAY,Settled", "TBX000000001,12.50,TODAY,Settled", "SBX000000001,12.51,TODAY,Settled",
+    "SBX000000001,12.50,LATE,Settled", ",12.50,TODAY,Settled",
+])  # fmt: skip
 def test_another_end_amount_or_day_is_another_payment(tmp_path: Path, line: str) -> None:
     """Beginning and end of the reference, the amount and the days after sending all fit, or the row is missing."""
     line = line.replace("LATE", str(today() + timedelta(days=6)))
@@ -64,15 +58,11 @@ def test_a_line_with_its_invoice_is_a_rows_where_the_masked_reference_may_be_the
     assert verdicts["1"] == ("matched" if is_its else "missing there")
 
 
-@pytest.mark.parametrize(
-    ("rows", "others", "lines"),
-    [
-        ([MASKED], [], ["SBX000000001", "SBX000000101"]),
-        ([MASKED, Planned(2, reference="SBX****1")], [], ["SBX000000001"]),
-        ([MASKED], [Planned(1, reference="SBX****01")], ["SBX000000001"]),
-    ],
-    ids=["two lines", "two rows", "a row of another batch"],
-)
+@pytest.mark.parametrize(("rows", "others", "lines"), [
+    ([MASKED], [], ["SBX000000001", "SBX000000101"]),
+    ([MASKED, Planned(2, reference="SBX****1")], [], ["SBX000000001"]),
+    ([MASKED], [Planned(1, reference="SBX****01")], ["SBX000000001"]),
+], ids=["two lines", "two rows", "a row of another batch"])  # fmt: skip
 def test_where_more_than_one_would_do_a_person_looks(
     tmp_path: Path, rows: list[Planned], others: list[Planned], lines: list[str]
 ) -> None:
@@ -136,16 +126,11 @@ def test_what_is_left_of_a_reference_settles_no_row_in_doubt(tmp_path: Path, lin
     assert (settled, verdicts) == ({1: None}, {"1": "in doubt, found"})
 
 
-@pytest.mark.parametrize(
-    ("masked", "settled"),
-    [
-        (MASKED, {}),
-        (Planned(1, State.DECLINED, reference="SBX****01"), {}),
-        (Planned(1, reference="SBX****01", amount_cents=99), {3: State.ACCEPTED}),
-        (Planned(1, reference="SBX****02"), {3: State.ACCEPTED}),
-    ],
-    ids=["may be its line", "of a declined row", "another amount", "another end"],
-)
+@pytest.mark.parametrize(("masked", "settled"), [
+    (MASKED, {}), (Planned(1, State.DECLINED, reference="SBX****01"), {}),
+    (Planned(1, reference="SBX****01", amount_cents=99), {3: State.ACCEPTED}),
+    (Planned(1, reference="SBX****02"), {3: State.ACCEPTED}),
+], ids=["may be its line", "of a declined row", "another amount", "another end"])  # fmt: skip
 @pytest.mark.parametrize("of_other_batch", [False, True])
 def test_a_line_that_may_be_a_masked_rows_proves_no_other(
     tmp_path: Path, masked: Planned, settled: dict[int, State], of_other_batch: bool
@@ -187,45 +172,27 @@ def test_a_line_of_before_a_masked_row_was_sent_is_not_its_own(
         assert {doubt.row.row: doubt.decision.state for doubt in found if doubt.decision} == settled
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "fits"),
-    [
-        ("sbx1", "sbx1", True),
-        ("sbx1", "sbx11", False),
-        ("sbx****01", "sbx000000001", True),
-        ("sbx****01", "sbx000000011", False),
-        ("sbx****01", "tbx000000001", False),
-        ("sbx****01", "sbx1", False),
-        ("sbx****x1", "sbx1", False),
-        ("****", "anything", True),
-        ("sbx****3924-****7", "sbx64844-39241234567", True),
-        ("sbx****01", "sbx00****", True),
-        ("sbx****01", "sbx****11", False),
-        ("sbx****01", "t****01", False),
-    ],
-)
+@pytest.mark.parametrize(("one", "other", "fits"), [
+    ("sbx1", "sbx1", True), ("sbx1", "sbx11", False), ("sbx****01", "sbx000000001", True),
+    ("sbx****01", "sbx000000011", False), ("sbx****01", "tbx000000001", False), ("sbx****01", "sbx1", False),
+    ("sbx****x1", "sbx1", False), ("****", "anything", True), ("sbx****3924-****7", "sbx64844-39241234567", True),
+    ("sbx****01", "sbx00****", True), ("sbx****01", "sbx****11", False), ("sbx****01", "t****01", False),
+])  # fmt: skip
 def test_what_is_left_of_a_reference_fits_or_does_not(one: str, other: str, fits: bool) -> None:
     """Its beginning and its end are known: whichever of the two was masked."""
     assert (may_be(one, other), may_be(other, one)) == (fits, fits)
 
 
-@pytest.mark.parametrize(
-    ("references", "told"),
-    [
-        ({3: "R1"}, "row 3: the ledger knows gateway_reference R1 from row 1 of batch BATCH: one payment"),
-        ({3: "00r1"}, "row 3: the ledger knows gateway_reference 00r1 from row 1 of batch BATCH"),
-        ({3: "R1****"}, "row 3: gateway_reference R1**** may be that of row 1 of batch BATCH"),
-        ({4: "R3"}, "from row 3 of batch BATCH"),
-        ({3: "OLD"}, "from row 7 of batch OTHER"),
-        ({3: "SBX000000001"}, "may be that of row 8 of batch OTHER, of which the ledger knows SBX****01 alone"),
-        ({3: "SBX****01"}, "may be that of row 8 of batch OTHER"),
-        ({3: "X1", 4: "x1"}, "rows 3 and 4 have one gateway_reference"),
-        ({3: "R3", 4: "SBX000000002"}, None),
-        ({3: "TRIED"}, None),
-        ({3: "0", 4: "0"}, None),
-        ({}, None),
-    ],
-)
+@pytest.mark.parametrize(("references", "told"), [
+    ({3: "R1"}, "row 3: the ledger knows gateway_reference R1 from row 1 of batch BATCH: one payment"),
+    ({3: "00r1"}, "row 3: the ledger knows gateway_reference 00r1 from row 1 of batch BATCH"),
+    ({3: "R1****"}, "row 3: gateway_reference R1**** may be that of row 1 of batch BATCH"),
+    ({4: "R3"}, "from row 3 of batch BATCH"), ({3: "OLD"}, "from row 7 of batch OTHER"),
+    ({3: "SBX000000001"}, "may be that of row 8 of batch OTHER, of which the ledger knows SBX****01 alone"),
+    ({3: "SBX****01"}, "may be that of row 8 of batch OTHER"),
+    ({3: "X1", 4: "x1"}, "rows 3 and 4 have one gateway_reference"), ({3: "R3", 4: "SBX000000002"}, None),
+    ({3: "TRIED"}, None), ({3: "0", 4: "0"}, None), ({}, None),
+])  # fmt: skip
 def test_a_reference_of_another_row_is_refused(tmp_path: Path, references: dict[int, str], told: str | None) -> None:
     """One payment in the portal proved three rows. A row's own reference is its own, and a rehearsal proves nothing."""
     rows = [Planned(1, reference="R1"), Planned(3, State.IN_DOUBT, reference="R3"), Planned(4, State.IN_DOUBT)]

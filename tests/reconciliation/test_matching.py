@@ -187,16 +187,10 @@ def test_one_payment_that_is_listed_twice_is_not_two(tmp_path: Path) -> None:
     assert (verdicts["1"], verdicts["2"], result.exit_code) == ("missing there", "missing there", 3)
 
 
-@pytest.mark.parametrize(
-    ("known", "there", "verdict"),
-    [
-        ("R2", "R2", "missing there"),
-        ("R2", "T-900", "matched"),
-        ("R****2", "R2", "missing there"),
-        (None, "R2", "matched"),
-    ],
-    ids=["known references", "numbers of its own", "masked", "none here"],
-)
+@pytest.mark.parametrize(("known", "there", "verdict"), [
+    ("R2", "R2", "missing there"), ("R2", "T-900", "matched"), ("R****2", "R2", "missing there"),
+    (None, "R2", "matched"),
+], ids=["known references", "numbers of its own", "masked", "none here"])  # fmt: skip
 def test_a_line_with_another_reference_is_another_payment(
     tmp_path: Path, known: str | None, there: str, verdict: str
 ) -> None:

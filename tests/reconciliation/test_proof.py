@@ -43,20 +43,11 @@ def test_the_line_of_today_speaks_before_one_to_come(
     assert held_against(tmp_path, [DOUBT], lines if now_first else lines[::-1])[2] == settled
 
 
-@pytest.mark.parametrize(
-    ("direction", "amount", "settled"),
-    [
-        ("DEBIT", "-12.50", FOR_A_PERSON),
-        ("DEBIT", "(12.50)", FOR_A_PERSON),
-        ("DEBIT", "12.50 DR", FOR_A_PERSON),
-        ("DEBIT", "12.50", ACCEPTED),
-        ("DEBIT", "+12.50", ACCEPTED),
-        ("CREDIT", "+12.50", FOR_A_PERSON),
-        ("CREDIT", "12.50 CR", FOR_A_PERSON),
-        ("CREDIT", "12.50", ACCEPTED),
-        ("CREDIT", "-12.50", ACCEPTED),
-    ],
-)
+@pytest.mark.parametrize(("direction", "amount", "settled"), [
+    ("DEBIT", "-12.50", FOR_A_PERSON), ("DEBIT", "(12.50)", FOR_A_PERSON), ("DEBIT", "12.50 DR", FOR_A_PERSON),
+    ("DEBIT", "12.50", ACCEPTED), ("DEBIT", "+12.50", ACCEPTED), ("CREDIT", "+12.50", FOR_A_PERSON),
+    ("CREDIT", "12.50 CR", FOR_A_PERSON), ("CREDIT", "12.50", ACCEPTED), ("CREDIT", "-12.50", ACCEPTED),
+])  # fmt: skip
 def test_a_sign_alone_in_an_export_may_be_money_that_came_back(
     tmp_path: Path, direction: str, amount: str, settled: dict[int, State | None]
 ) -> None:
@@ -68,17 +59,13 @@ def test_a_sign_alone_in_an_export_may_be_money_that_came_back(
     assert held_against(tmp_path, [row], [f"R9,INV-1,{amount},TODAY,x6789,Settled"])[2] == settled
 
 
-@pytest.mark.parametrize(
-    ("other", "line", "settled"),
-    [
-        (Planned(2, reference="R2"), "R2,,-12.50,TODAY,x6789,Settled", ACCEPTED),
-        (Planned(2, reference="R2"), "R2,,-12.50,TODAY,x6789,Returned", FOR_A_PERSON),
-        (Planned(2, reference="R2", direction="CREDIT"), "R2,,-12.50,TODAY,x6789,Settled", FOR_A_PERSON),
-        (Planned(2, last_four="0002"), ",,-12.50,TODAY,x0002,Settled", FOR_A_PERSON),
-        (Planned(2, State.DECLINED), "R2,INV-2,-12.50,TODAY,x6789,Settled", FOR_A_PERSON),
-    ],
-    ids=["a debit", "a return", "a credit", "only looks like a row", "declined here"],
-)
+@pytest.mark.parametrize(("other", "line", "settled"), [
+    (Planned(2, reference="R2"), "R2,,-12.50,TODAY,x6789,Settled", ACCEPTED),
+    (Planned(2, reference="R2"), "R2,,-12.50,TODAY,x6789,Returned", FOR_A_PERSON),
+    (Planned(2, reference="R2", direction="CREDIT"), "R2,,-12.50,TODAY,x6789,Settled", FOR_A_PERSON),
+    (Planned(2, last_four="0002"), ",,-12.50,TODAY,x0002,Settled", FOR_A_PERSON),
+    (Planned(2, State.DECLINED), "R2,INV-2,-12.50,TODAY,x6789,Settled", FOR_A_PERSON),
+], ids=["a debit", "a return", "a credit", "only looks like a row", "declined here"])  # fmt: skip
 def test_an_accepted_row_shows_how_an_export_writes_debits(
     tmp_path: Path, other: Planned, line: str, settled: dict[int, State | None]
 ) -> None:
@@ -92,15 +79,10 @@ def test_a_declined_line_is_declined_whatever_its_sign(tmp_path: Path) -> None:
     assert held_against(tmp_path, [DOUBT], ["R9,INV-1,-12.50,TODAY,x6789,Declined"])[2] == {1: State.DECLINED}
 
 
-@pytest.mark.parametrize(
-    ("direction", "column", "settled"),
-    [
-        ("DEBIT", "12.50,", FOR_A_PERSON),
-        ("CREDIT", "12.50,", ACCEPTED),
-        ("DEBIT", ",12.50", ACCEPTED),
-        ("CREDIT", ",12.50", FOR_A_PERSON),
-    ],
-)
+@pytest.mark.parametrize(("direction", "column", "settled"), [
+    ("DEBIT", "12.50,", FOR_A_PERSON), ("CREDIT", "12.50,", ACCEPTED), ("DEBIT", ",12.50", ACCEPTED),
+    ("CREDIT", ",12.50", FOR_A_PERSON),
+])  # fmt: skip
 def test_a_column_for_one_direction_is_a_sign(
     tmp_path: Path, direction: str, column: str, settled: dict[int, State | None]
 ) -> None:
@@ -109,15 +91,10 @@ def test_a_column_for_one_direction_is_a_sign(
     assert held_against(tmp_path, [row], [f"R9,INV-1,{column},TODAY,Settled"], header=header)[2] == settled
 
 
-@pytest.mark.parametrize(
-    ("direction", "kind", "settled"),
-    [
-        ("CREDIT", "DEBIT", FOR_A_PERSON),
-        ("DEBIT", "ACH credit", FOR_A_PERSON),
-        ("CREDIT", "ACH Credit", ACCEPTED),
-        ("CREDIT", "Payment", ACCEPTED),
-    ],
-)
+@pytest.mark.parametrize(("direction", "kind", "settled"), [
+    ("CREDIT", "DEBIT", FOR_A_PERSON), ("DEBIT", "ACH credit", FOR_A_PERSON), ("CREDIT", "ACH Credit", ACCEPTED),
+    ("CREDIT", "Payment", ACCEPTED),
+])  # fmt: skip
 def test_a_type_of_the_other_direction_settles_nothing(
     tmp_path: Path, direction: str, kind: str, settled: dict[int, State | None]
 ) -> None:
@@ -172,18 +149,10 @@ def test_a_payment_and_its_reversal_by_type_are_for_a_person(tmp_path: Path) -> 
     assert held_against(tmp_path, [DOUBT], lines, header=TYPED)[2] == FOR_A_PERSON
 
 
-@pytest.mark.parametrize(
-    ("invoices", "days", "settled"),
-    [
-        (["A"], [-30], {}),
-        (["A"], [-2], {}),
-        (["A"], [None], {}),
-        (["A"], [-1], ACCEPTED),
-        (["A", "A"], [0, None], {}),
-        (["A", "A"], [0, -30], {}),
-        (["A", "A"], [0, 0], {1: State.ACCEPTED, 2: State.ACCEPTED}),
-    ],
-)
+@pytest.mark.parametrize(("invoices", "days", "settled"), [
+    (["A"], [-30], {}), (["A"], [-2], {}), (["A"], [None], {}), (["A"], [-1], ACCEPTED), (["A", "A"], [0, None], {}),
+    (["A", "A"], [0, -30], {}), (["A", "A"], [0, 0], {1: State.ACCEPTED, 2: State.ACCEPTED}),
+])  # fmt: skip
 def test_a_line_from_before_a_batch_says_nothing_of_it_in_a_restored_ledger(
     tmp_path: Path, invoices: list[str], days: list[int | None], settled: dict[int, State | None]
 ) -> None:
@@ -251,17 +220,15 @@ def test_one_reference_of_rows_in_two_batches_proves_neither(
     assert held_against(tmp_path, [row], lines, others=[Planned(1, reference=other, invoice="OLD-1")])[2] == settled
 
 
-@pytest.mark.parametrize(
-    ("other", "line", "settled"),
-    [
-        (Planned(2, reference="R2"), "R2,INV-2,12.50,TODAY,x6789,Settled", FOR_A_PERSON),
-        (Planned(2, reference="R2"), "R2,INV-2,12.50,TODAY,x1111,Settled", ACCEPTED),
-        (Planned(2, State.DECLINED), "R2,INV-2,12.50,TODAY,x1111,Declined", ACCEPTED),
-        (Planned(2, last_four="0001"), ",,12.50,TODAY,x0001,Settled", FOR_A_PERSON),
-        (Planned(2), "R3,INV-3,12.50,TODAY,x1111,Settled", FOR_A_PERSON),
-    ],
-    ids=["the payees' accounts", "our own account", "our own, of a declined row", "only looks like a row", "unknown"],
-)
+@pytest.mark.parametrize(("other", "line", "settled"), [
+    (Planned(2, reference="R2"), "R2,INV-2,12.50,TODAY,x6789,Settled", FOR_A_PERSON),
+    (Planned(2, reference="R2"), "R2,INV-2,12.50,TODAY,x1111,Settled", ACCEPTED),
+    (Planned(2, State.DECLINED), "R2,INV-2,12.50,TODAY,x1111,Declined", ACCEPTED),
+    (Planned(2, last_four="0001"), ",,12.50,TODAY,x0001,Settled", FOR_A_PERSON),
+    (Planned(2), "R3,INV-3,12.50,TODAY,x1111,Settled", FOR_A_PERSON),
+],
+    ids=["the payees' accounts", "our own account", "our own, of a declined row", "only looks like a row", "unknown"]
+)  # fmt: skip
 def test_another_account_is_another_payment(
     tmp_path: Path, other: Planned, line: str, settled: dict[int, State | None]
 ) -> None:

@@ -295,20 +295,13 @@ def test_a_line_of_nothing_is_a_line(tmp_path: Path) -> None:
 DOUBT = Planned(1, State.IN_DOUBT)
 
 
-@pytest.mark.parametrize(
-    ("line", "settled"),
-    [
-        ("R9,INV-1,12.50,TODAY,x6789,Settled", {1: State.ACCEPTED}),
-        ("R9,INV-1,12.50,YESTERDAY,x6789,Settled", {1: State.ACCEPTED}),
-        ("R9,INV-1,12.50,LAST_MONTH,x6789,Settled", {}),
-        ("R9,INV-1,12.50,,x6789,Settled", {}),
-        ("R9,INV-1,12.50,TODAY,x6789,Returned", {1: State.DECLINED}),
-        ("R9,INV-1,12.50,TODAY,x6789,Reversed", {1: State.DECLINED}),
-        ("R9,INV-1,12.50,TODAY,x6789,Pending", {1: None}),
-        ("R9,INV-1,12.50,TODAY,x6789,Settled - Returned", {1: None}),
-        ("R9,,12.50,TODAY,x6789,Settled", {1: None}),
-    ],
-)
+@pytest.mark.parametrize(("line", "settled"), [
+    ("R9,INV-1,12.50,TODAY,x6789,Settled", {1: State.ACCEPTED}),
+    ("R9,INV-1,12.50,YESTERDAY,x6789,Settled", {1: State.ACCEPTED}), ("R9,INV-1,12.50,LAST_MONTH,x6789,Settled", {}),
+    ("R9,INV-1,12.50,,x6789,Settled", {}), ("R9,INV-1,12.50,TODAY,x6789,Returned", {1: State.DECLINED}),
+    ("R9,INV-1,12.50,TODAY,x6789,Reversed", {1: State.DECLINED}), ("R9,INV-1,12.50,TODAY,x6789,Pending", {1: None}),
+    ("R9,INV-1,12.50,TODAY,x6789,Settled - Returned", {1: None}), ("R9,,12.50,TODAY,x6789,Settled", {1: None}),
+])  # fmt: skip
 def test_a_row_in_doubt_is_proven_by_its_own_line_alone(
     tmp_path: Path, line: str, settled: dict[int, State | None]
 ) -> None:
@@ -449,20 +442,14 @@ def test_a_dash_is_what_a_spreadsheet_shows_for_zero(tmp_path: Path) -> None:
     assert [line.amount_text for line in read] == ["5.00", "7.00", "", "-5.00", "--"]
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("[colums]\n", r"\[colums\].*did you mean columns"),
-        ('[columns]\nrefernce = "x"\n', "columns.refernce.*did you mean reference"),
-        ("[columns]\nreference = 1\n", "must contain text"),
-        ('[status]\naccepted = "Settled"\n', "list of words"),
-        ("[status]\ndeclined = [1]\n", "list of words"),
-        ('[status]\nmissing = "paid"\n', "accepted, declined or other"),
-        ("[format]\ndate = 1\n", "must be text such as"),
-        ("columns = 1\n", "must be a table"),
-        ("[columns\n", "not valid TOML"),
-    ],
-)
+@pytest.mark.parametrize(("text", "told"), [
+    ("[colums]\n", r"\[colums\].*did you mean columns"),
+    ('[columns]\nrefernce = "x"\n', "columns.refernce.*did you mean reference"),
+    ("[columns]\nreference = 1\n", "must contain text"), ('[status]\naccepted = "Settled"\n', "list of words"),
+    ("[status]\ndeclined = [1]\n", "list of words"), ('[status]\nmissing = "paid"\n', "accepted, declined or other"),
+    ("[format]\ndate = 1\n", "must be text such as"), ("columns = 1\n", "must be a table"),
+    ("[columns\n", "not valid TOML"),
+])  # fmt: skip
 def test_a_map_with_a_slip_is_refused(tmp_path: Path, text: str, told: str) -> None:
     """A mistyped key would silently match less."""
     (tmp_path / "m.toml").write_text(text, "utf-8")
@@ -490,11 +477,9 @@ def test_whole_account_numbers_of_an_export_go_no_further(tmp_path: Path) -> Non
     assert "98765432106789" not in written
 
 
-@pytest.mark.parametrize(
-    ("cents", "days_after", "settled"),
-    [(1250, 0, {}), (1300, 0, {1: State.ACCEPTED}), (1250, 30, {1: State.ACCEPTED})],
-    ids=["could be the purged payment", "another amount", "long before the line"],
-)
+@pytest.mark.parametrize(("cents", "days_after", "settled"), [
+    (1250, 0, {}), (1300, 0, {1: State.ACCEPTED}), (1250, 30, {1: State.ACCEPTED}),
+], ids=["could be the purged payment", "another amount", "long before the line"])  # fmt: skip
 def test_a_line_that_a_purged_payment_may_own_settles_nothing(
     tmp_path: Path, cents: int, days_after: int, settled: dict[int, State]
 ) -> None:

@@ -92,23 +92,17 @@ def test_a_workbook_comes_back_with_the_numbers_a_spreadsheet_made(tmp_path: Pat
     assert read_decisions(tmp_path / "d.xlsx", BATCH, sent).decisions == [Decision(7, State.DECLINED, None, 1)]
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"batch": "batch aaaaaaaaaaaa"}, "line 3: it is not about batch"),
-        ({"amount": "1234.65"}, "line 3: the amount of row 7 is 1234.56"),
-        ({"amount": ""}, "line 3: the amount of row 7"),
-        ({"row": "8"}, "line 3: row 8 is not in doubt"),
-        ({"row": "2"}, "line 3: row 2 is already in line 2"),
-        ({"row": "7.5"}, "line 3: its row number"),
-        ({"row": "=7"}, "line 3: its row number"),
-        ({"decision": "paid"}, "line 3: a decision is one of accepted, declined, send again"),
-        ({"gateway_reference": "1.23457E+17"}, "line 3: gateway_reference lost digits"),
-        ({"gateway_reference": "x" * 129}, "line 3: gateway_reference is longer"),
-        ({"decision": "send again", "gateway_reference": "G-1"}, "line 3: the gateway has a payment"),
-        ({"note": "account 12345-6789 called"}, "line 3: the note seems to contain the account number"),
-    ],
-)
+@pytest.mark.parametrize(("change", "told"), [
+    ({"batch": "batch aaaaaaaaaaaa"}, "line 3: it is not about batch"),
+    ({"amount": "1234.65"}, "line 3: the amount of row 7 is 1234.56"), ({"amount": ""}, "line 3: the amount of row 7"),
+    ({"row": "8"}, "line 3: row 8 is not in doubt"), ({"row": "2"}, "line 3: row 2 is already in line 2"),
+    ({"row": "7.5"}, "line 3: its row number"), ({"row": "=7"}, "line 3: its row number"),
+    ({"decision": "paid"}, "line 3: a decision is one of accepted, declined, send again"),
+    ({"gateway_reference": "1.23457E+17"}, "line 3: gateway_reference lost digits"),
+    ({"gateway_reference": "x" * 129}, "line 3: gateway_reference is longer"),
+    ({"decision": "send again", "gateway_reference": "G-1"}, "line 3: the gateway has a payment"),
+    ({"note": "account 12345-6789 called"}, "line 3: the note seems to contain the account number"),
+])  # fmt: skip
 def test_a_sheet_about_something_else_is_refused_by_its_line(tmp_path: Path, change: dict[str, str], told: str) -> None:
     """One line that does not fit refuses the whole sheet and is named."""
     sheet = filled(tmp_path / "d.csv", {2: ("accepted", "", ""), 7: ("declined", "", "")})
@@ -167,20 +161,11 @@ def test_a_single_decision_is_about_a_row_in_doubt() -> None:
         decide(3, "accepted", None, DOUBTS)
 
 
-@pytest.mark.parametrize(
-    "reason",
-    [
-        "acct 1234 5678 6789",
-        "9999996789",
-        "456789",
-        "no 12-3456789 found",
-        "invoice 17 9999996789",
-        "9999996789 2026-11-21",
-        "1234.5678.6789",
-        "1234\u00a05678\u00a06789",
-        "\uff19\uff19\uff19\uff19\uff19\uff16\uff17\uff18\uff19",
-    ],
-)
+@pytest.mark.parametrize("reason", [
+    "acct 1234 5678 6789", "9999996789", "456789", "no 12-3456789 found", "invoice 17 9999996789",
+    "9999996789 2026-11-21", "1234.5678.6789", "1234\u00a05678\u00a06789",
+    "\uff19\uff19\uff19\uff19\uff19\uff16\uff17\uff18\uff19",
+])  # fmt: skip
 def test_a_reason_holds_no_account_number(reason: str) -> None:
     """What ends on the last four of a row in doubt is refused; last four, tickets and dates are not.
 
@@ -282,17 +267,9 @@ def test_a_sheet_of_a_row_that_was_never_sent_is_not_about_its_first_attempt(tmp
         read_decisions(sheet, BATCH, {**DOUBTS, 2: sent})
 
 
-@pytest.mark.parametrize(
-    ("known", "then", "now"),
-    [
-        (0, "2026-11-23T09:30:00", 0),
-        (1, None, 2),
-        (2, None, 1),
-        (0, None, 1),
-        (1, "", 1),
-        (1, "2026-11-23T09:30:00", 1),
-    ],
-)
+@pytest.mark.parametrize(("known", "then", "now"), [
+    (0, "2026-11-23T09:30:00", 0), (1, None, 2), (2, None, 1), (0, None, 1), (1, "", 1), (1, "2026-11-23T09:30:00", 1),
+])  # fmt: skip
 def test_a_sheet_that_knows_other_attempts_than_a_restored_ledger_is_not_about_its_doubt(
     tmp_path: Path, known: int, then: str | None, now: int
 ) -> None:
@@ -323,17 +300,10 @@ def test_a_sheets_time_may_be_of_another_zone(tmp_path: Path) -> None:
     assert read_decisions(sheet, BATCH, {**DOUBTS, 2: sent}).decisions == [Decision(2, State.DECLINED, None, 1)]
 
 
-@pytest.mark.parametrize(
-    ("sent", "is_new"),
-    [
-        ("30:00.000", False),
-        ("30:00.999", False),
-        ("30:01.000", True),
-        ("30:59.000", True),
-        ("29:59.001", False),
-        ("29:59.000", True),
-    ],
-)
+@pytest.mark.parametrize(("sent", "is_new"), [
+    ("30:00.000", False), ("30:00.999", False), ("30:01.000", True), ("30:59.000", True), ("29:59.001", False),
+    ("29:59.000", True),
+])  # fmt: skip
 def test_a_sheet_is_about_the_attempt_that_it_was_written_for(tmp_path: Path, sent: str, is_new: bool) -> None:
     """Looked up as not paid, sent again a second later: the sheet must not settle the payment of that second.
 

@@ -73,18 +73,10 @@ def test_a_column_tells_whether_the_day_comes_first() -> None:
     assert foreign_date("2026#04#03", pattern="%Y#%m#%d") == datetime.date(2026, 4, 3)
 
 
-@pytest.mark.parametrize(
-    ("text", "four"),
-    [
-        ("xxxx-1234", "1234"),
-        ("****1234", "1234"),
-        ("123", "0123"),
-        ("12ab", ""),
-        ("ab1", ""),
-        ("", ""),
-        ("9876543210", "3210"),
-    ],
-)
+@pytest.mark.parametrize(("text", "four"), [
+    ("xxxx-1234", "1234"), ("****1234", "1234"), ("123", "0123"), ("12ab", ""), ("ab1", ""), ("", ""),
+    ("9876543210", "3210"),
+])  # fmt: skip
 def test_the_last_four_of_an_account(text: str, four: str) -> None:
     """Only digits count, and zeros that a spreadsheet dropped are put back."""
     assert last_four_of(text) == four
@@ -152,16 +144,11 @@ def test_an_apostrophe_goes_only_where_it_keeps_a_formula_from_running(tmp_path:
     assert list(read_sheet(tmp_path / "s.csv")) == [(1, ["=1", "-5", "'t Hooft", "'88"])]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "told"),
-    [
-        ("s.csv", b"", "is empty"),
-        ("s.csv", b"a,b\n\xff\xfe\xfd,1\n", "not UTF-8"),
-        ("s.csv", b'a,"b\n', "not a line of a CSV"),
-        ("s.xlsx", b"not a workbook", "broken XLSX"),
-        ("s.pdf", b"%PDF", "must be .csv or .xlsx"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "told"), [
+    ("s.csv", b"", "is empty"), ("s.csv", b"a,b\n\xff\xfe\xfd,1\n", "not UTF-8"),
+    ("s.csv", b'a,"b\n', "not a line of a CSV"), ("s.xlsx", b"not a workbook", "broken XLSX"),
+    ("s.pdf", b"%PDF", "must be .csv or .xlsx"),
+])  # fmt: skip
 def test_what_is_no_sheet_is_refused(tmp_path: Path, name: str, content: bytes, told: str) -> None:
     """A broken file is refused in our words, which hold none of its cells."""
     (tmp_path / name).write_bytes(content)

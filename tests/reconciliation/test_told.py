@@ -36,18 +36,13 @@ def told(
     return [(*decision, one.why) for decision, one in zip(decided, found, strict=True)]
 
 
-@pytest.mark.parametrize(
-    ("lines", "why"),
-    [
-        (["R9,INV-1,12.50,TODAY,x6789,Pending"], "the status there, Pending, is neither accepted nor declined"),
-        (["R9,INV-1,12.50,TODAY,x6789,"], "the export has no status for it"),
-        (
-            ["R9,INV-1,12.50,TODAY,x6789,Settled", "R9,INV-1,-12.50,TODAY,x6789,Settled"],
-            "paid there, and a further line says that it came back",
-        ),
-        (["R9,INV-1,12.51,TODAY,x6789,Settled"], "the amounts differ: 12.50 here, 12.51 there"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "why"), [
+    (["R9,INV-1,12.50,TODAY,x6789,Pending"], "the status there, Pending, is neither accepted nor declined"),
+    (["R9,INV-1,12.50,TODAY,x6789,"], "the export has no status for it"),
+    (["R9,INV-1,12.50,TODAY,x6789,Settled", "R9,INV-1,-12.50,TODAY,x6789,Settled"],
+     "paid there, and a further line says that it came back"),
+    (["R9,INV-1,12.51,TODAY,x6789,Settled"], "the amounts differ: 12.50 here, 12.51 there"),
+])  # fmt: skip
 def test_why_a_line_settles_nothing_is_said(tmp_path: Path, lines: list[str], why: str) -> None:
     """Each reason sends a person elsewhere: to the portal, to their map, to their bank."""
     ((state, _, said),) = told(tmp_path, lines)
@@ -150,17 +145,14 @@ def test_the_list_adds_up_to_what_is_said(tmp_path: Path, ending: str) -> None:
 RESULTS = "state,http_status,response_code,gateway_reference,attempts,environment"
 
 
-@pytest.mark.parametrize(
-    ("header", "refused", "caution"),
-    [
-        (f"{RESULTS},amount,Checked by", True, ""),
-        ("gateway_reference,amount,status", False, "has its columns too (gateway_reference, status)"),
-        ("gateway_reference,invoiceNumber,amount,fee,status", False, "has its columns too (gateway_reference, status)"),
-        (f"{','.join(REQUIRED)},invoiceNumber,result", False, "it has every column of a payment file"),
-        ("gateway_reference,amount,result", False, ""),
-        ("invoiceNumber,amount", False, "has its columns too (amount, invoiceNumber)"),
-    ],
-)
+@pytest.mark.parametrize(("header", "refused", "caution"), [
+    (f"{RESULTS},amount,Checked by", True, ""),
+    ("gateway_reference,amount,status", False, "has its columns too (gateway_reference, status)"),
+    ("gateway_reference,invoiceNumber,amount,fee,status", False, "has its columns too (gateway_reference, status)"),
+    (f"{','.join(REQUIRED)},invoiceNumber,result", False, "it has every column of a payment file"),
+    ("gateway_reference,amount,result", False, ""),
+    ("invoiceNumber,amount", False, "has its columns too (amount, invoiceNumber)"),
+])  # fmt: skip
 def test_what_only_ours_have_is_refused(tmp_path: Path, header: str, refused: bool, caution: str) -> None:
     """A column of a person's own makes results no export; a gateway may well name its columns as we do."""
     read = read_export(

@@ -120,20 +120,14 @@ def standing(url: str) -> dict[str, Any]:
     return dict(schedule)
 
 
-@pytest.mark.parametrize(
-    ("changes", "day", "made", "following"),
-    [
-        ({}, "2030-01-30", 0, "2030-01-31"),
-        ({}, "2030-01-31", 1, "2030-02-28"),
-        ({}, "2030-02-28", 2, "2030-03-31"),
-        ({}, "2030-04-30", 4, None),
-        ({}, "2040-01-01", 4, None),
-        ({"recurringStartDate": "01/15/2030"}, "2030-03-14", 2, "2030-03-15"),
-        ({"recurringStartDate": "02/15/2028", "recurringEndOfMonth": "Y"}, "2028-02-29", 1, "2028-03-31"),
-        ({"recurringBillingCycle": "DAILY"}, "2030-02-02", 3, "2030-02-03"),
-        ({"recurringBillingCycle": "DAILY", "recurringNumOfPayments": "0"}, "2031-01-31", 366, "2031-02-01"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "day", "made", "following"), [
+    ({}, "2030-01-30", 0, "2030-01-31"), ({}, "2030-01-31", 1, "2030-02-28"), ({}, "2030-02-28", 2, "2030-03-31"),
+    ({}, "2030-04-30", 4, None), ({}, "2040-01-01", 4, None),
+    ({"recurringStartDate": "01/15/2030"}, "2030-03-14", 2, "2030-03-15"),
+    ({"recurringStartDate": "02/15/2028", "recurringEndOfMonth": "Y"}, "2028-02-29", 1, "2028-03-31"),
+    ({"recurringBillingCycle": "DAILY"}, "2030-02-02", 3, "2030-02-03"),
+    ({"recurringBillingCycle": "DAILY", "recurringNumOfPayments": "0"}, "2031-01-31", 366, "2031-02-01"),
+])  # fmt: skip
 def test_schedules_go_with_the_clock(
     url: str, changes: dict[str, str], day: str, made: int, following: str | None
 ) -> None:

@@ -44,16 +44,11 @@ def test_the_query_must_say_json(url: str) -> None:
     assert counts(url)["made"] == 0
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        {"SERVICE-API-ID": "sandbox"},
-        {"SERVICE-API-ID": "sandbox", "SERVICE-API-KEY": "wrong"},
-        {"SERVICE-API-ID": "other", "SERVICE-API-KEY": "sandbox-key"},
-        {"svs-api-id": "sandbox", "svs-api-key": "sandbox-key"},
-    ],
-)
+@pytest.mark.parametrize("headers", [
+    {}, {"SERVICE-API-ID": "sandbox"}, {"SERVICE-API-ID": "sandbox", "SERVICE-API-KEY": "wrong"},
+    {"SERVICE-API-ID": "other", "SERVICE-API-KEY": "sandbox-key"},
+    {"svs-api-id": "sandbox", "svs-api-key": "sandbox-key"},
+])  # fmt: skip
 @pytest.mark.parametrize("path", ["payment.json", "connection.json"])
 def test_wrong_credentials_are_refused(url: str, path: str, headers: dict[str, str]) -> None:
     """Missing or wrong keys, and those of the other API, are refused with 401, and nothing is made."""
@@ -94,18 +89,11 @@ def test_a_wrong_field_is_named(url: str, path: str, value: Any) -> None:
     assert counts(url)["made"] == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("recurringStartDate", "02/30/2030"),
-        ("recurringStartDate", "2030-01-31"),
-        ("recurringBillingCycle", "WEEKLY"),
-        ("recurringEndOfMonth", "no"),
-        ("recurringNumOfPayments", "twelve"),
-        ("recurringNumOfPayments", 4),
-        ("recurringAgreementFlag", "yes"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value"), [
+    ("recurringStartDate", "02/30/2030"), ("recurringStartDate", "2030-01-31"), ("recurringBillingCycle", "WEEKLY"),
+    ("recurringEndOfMonth", "no"), ("recurringNumOfPayments", "twelve"), ("recurringNumOfPayments", 4),
+    ("recurringAgreementFlag", "yes"),
+])  # fmt: skip
 def test_a_wrong_recurring_field_is_named(url: str, name: str, value: Any) -> None:
     """The recurring node of a recurring payment is checked as strictly."""
     answer = pay(url, recurring_body(**{name: value}))
@@ -234,19 +222,16 @@ def test_the_limit_refuses_what_is_over_it() -> None:
     assert (counted["arrived"], counted["made"]) == (2, 1)
 
 
-@pytest.mark.parametrize(
-    ("kind", "at_s", "taken"),
-    [
-        ("second", [0.0] * 7 + [0.99, 1.0], [True] * 5 + [False] * 3 + [True]),
-        ("strict", [0.0] * 7 + [0.5, 1.0], [True] * 5 + [False] * 3 + [True]),
-        ("strict", [0.0] * 5 + [0.5] * 5 + [1.0], [True] * 5 + [False] * 6),
-        ("clock", [0.9] * 6 + [1.0] * 6, [True] * 5 + [False] + [True] * 5 + [False]),
-        ("bucket", [0.0] * 6 + [0.2] * 2 + [1.2] * 6, [True] * 5 + [False, True, False] + [True] * 5 + [False]),
-        ("burst", [0.0] * 11 + [0.2] * 2, [True] * 10 + [False, True, False]),
-        ("even", [0.0, 0.1, 0.2, 0.3, 0.41], [True, False, True, False, True]),
-        ("minute", [0.0] * 301 + [59.0, 60.0], [True] * 300 + [False, False, True]),
-    ],
-)
+@pytest.mark.parametrize(("kind", "at_s", "taken"), [
+    ("second", [0.0] * 7 + [0.99, 1.0], [True] * 5 + [False] * 3 + [True]),
+    ("strict", [0.0] * 7 + [0.5, 1.0], [True] * 5 + [False] * 3 + [True]),
+    ("strict", [0.0] * 5 + [0.5] * 5 + [1.0], [True] * 5 + [False] * 6),
+    ("clock", [0.9] * 6 + [1.0] * 6, [True] * 5 + [False] + [True] * 5 + [False]),
+    ("bucket", [0.0] * 6 + [0.2] * 2 + [1.2] * 6, [True] * 5 + [False, True, False] + [True] * 5 + [False]),
+    ("burst", [0.0] * 11 + [0.2] * 2, [True] * 10 + [False, True, False]),
+    ("even", [0.0, 0.1, 0.2, 0.3, 0.41], [True, False, True, False, True]),
+    ("minute", [0.0] * 301 + [59.0, 60.0], [True] * 300 + [False, False, True]),
+])  # fmt: skip
 def test_each_kind_counts_as_it_says(kind: str, at_s: list[float], taken: list[bool]) -> None:
     """Five a second, by each of the kinds; a refused request is told when to come again."""
     now = [600.0]

@@ -130,18 +130,11 @@ def make_at(rate: float | None) -> tuple[Throttle, list[float], list[float]]:
     return Throttle(rate, clock=lambda: now[0], sleep=sleep, wait_s_max=60.0), now, waits
 
 
-@pytest.mark.parametrize(
-    ("pace", "pause_s"),
-    [
-        (Pace(retry_after_s=3.0, refused=True), 3.0),
-        (Pace(retry_after_s=1e12, refused=True), 60.0),
-        (Pace(retry_after_s=0.0, refused=True), 0.0),
-        (Pace(reset_s=4.0, remaining=0, refused=True), 4.0),
-        (Pace(refused=True), 0.25),
-        (Pace(retry_after_s=3.0), 0.0),
-        (Pace(), 0.0),
-    ],
-)
+@pytest.mark.parametrize(("pace", "pause_s"), [
+    (Pace(retry_after_s=3.0, refused=True), 3.0), (Pace(retry_after_s=1e12, refused=True), 60.0),
+    (Pace(retry_after_s=0.0, refused=True), 0.0), (Pace(reset_s=4.0, remaining=0, refused=True), 4.0),
+    (Pace(refused=True), 0.25), (Pace(retry_after_s=3.0), 0.0), (Pace(), 0.0),
+])  # fmt: skip
 def test_pauses(pace: Pace, pause_s: float) -> None:
     """A refusal pauses the run for as long as it asks, capped; an answer that refuses nothing does not."""
     throttle, now, _ = make_at(10.0)

@@ -209,14 +209,11 @@ def test_no_row_breaks_a_rule_of_which_it_is_not_asked(options: RuleOptions) -> 
         assert asked.null_count() == 0 and asked.any() and not asked.all()
 
 
-@pytest.mark.parametrize(
-    ("column", "applies_where"),
-    [
-        ("taxAmount", (pl.col("taxAmount").str.len_bytes() > pl.col("amount").str.len_bytes()).fill_null(value=False)),
-        ("recurringStartDate", pl.col("recurringIndicator") == "TRUE"),
-        ("recurringStartDate", pl.col("recurringStartDate").is_not_null()),
-    ],
-)
+@pytest.mark.parametrize(("column", "applies_where"), [
+    ("taxAmount", (pl.col("taxAmount").str.len_bytes() > pl.col("amount").str.len_bytes()).fill_null(value=False)),
+    ("recurringStartDate", pl.col("recurringIndicator") == "TRUE"),
+    ("recurringStartDate", pl.col("recurringStartDate").is_not_null()),
+])  # fmt: skip
 def test_a_rule_that_is_asked_of_too_few_rows_is_noticed(column: str, applies_where: pl.Expr) -> None:
     """The property fails for each predicate that leaves out a row which breaks a rule."""
     book = RuleBook(payment_schema(OPTIONS["as they are"]))

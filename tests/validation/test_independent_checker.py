@@ -116,19 +116,13 @@ def test_program_and_checker_agree(seed: int) -> None:
     _assert_alike(valid_rows(seed, count=2_000))
 
 
-@pytest.mark.parametrize(
-    ("options", "checker_options"),
-    [
-        (
-            RuleOptions(as_of=AS_OF, require_agreement=False, past_start=False, allow_open_ended=True),
-            Options(require_agreement=False, past_start=False, allow_open_ended=True),
-        ),
-        (RuleOptions(as_of=AS_OF, warnings_as_errors=True), Options(warnings_as_errors=True)),
-        (RuleOptions(as_of=AS_OF, allow_duplicates=True), Options(allow_duplicates=True)),
-        (RuleOptions(as_of=AS_OF, max_amount_cents=500_000), Options(max_amount=Decimal("5000.00"))),
-    ],
-    ids=["policies", "warnings-as-errors", "allow-duplicates", "max-amount"],
-)
+@pytest.mark.parametrize(("options", "checker_options"), [
+    (RuleOptions(as_of=AS_OF, require_agreement=False, past_start=False, allow_open_ended=True),
+     Options(require_agreement=False, past_start=False, allow_open_ended=True)),
+    (RuleOptions(as_of=AS_OF, warnings_as_errors=True), Options(warnings_as_errors=True)),
+    (RuleOptions(as_of=AS_OF, allow_duplicates=True), Options(allow_duplicates=True)),
+    (RuleOptions(as_of=AS_OF, max_amount_cents=500_000), Options(max_amount=Decimal("5000.00"))),
+], ids=["policies", "warnings-as-errors", "allow-duplicates", "max-amount"])  # fmt: skip
 def test_options_agree(options: RuleOptions, checker_options: Options) -> None:
     """Each option changes the program's findings as it changes the checker's."""
     _assert_alike(mutated_rows(seed=21, count=2_500), options=options, checker_options=checker_options)

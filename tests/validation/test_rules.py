@@ -191,15 +191,11 @@ def test_pandera_and_the_compiled_rules_agree(options: RuleOptions) -> None:
     assert _pandera_finds(text_frame(cells), options) == (found, {*verdict.warning_counts} - {"row.same_payment"})
 
 
-@pytest.mark.parametrize(
-    ("make", "wrong"),
-    [
-        (billing_schema, {"billingCountry": "USA"}),
-        (shipping_schema, {"shippingTax": "1"}),
-        (ach_schema, {"achSecCode": "TEL", "transactionType": "CREDIT"}),
-        (recurring_schema, {"recurringBillingCycle": "MONTHLY"}),
-    ],
-)
+@pytest.mark.parametrize(("make", "wrong"), [
+    (billing_schema, {"billingCountry": "USA"}), (shipping_schema, {"shippingTax": "1"}),
+    (ach_schema, {"achSecCode": "TEL", "transactionType": "CREDIT"}),
+    (recurring_schema, {"recurringBillingCycle": "MONTHLY"}),
+])  # fmt: skip
 def test_each_node_has_a_schema(make: object, wrong: dict[str, str]) -> None:
     """A node's schema passes a valid row and names what is wrong with another."""
     assert callable(make)
@@ -209,29 +205,17 @@ def test_each_node_has_a_schema(make: object, wrong: dict[str, str]) -> None:
         schema.validate(text_frame([VALID | wrong]), lazy=True)
 
 
-@pytest.mark.parametrize(
-    ("column", "cell", "right"),
-    [
-        ("amount", "12", "12.00"),
-        ("amount", "12.5", "12.50"),
-        ("amount", "$1,250.00", "1250.00"),
-        ("amount", "1,000", None),
-        ("amount", "1.250,00", None),
-        ("amount", " 12.50", "12.50"),
-        ("transactionType", "debit", "DEBIT"),
-        ("transactionType", "pay", None),
-        ("billingState", "tx", "TX"),
-        ("billingPhone", "5125550100", "512-555-0100"),
-        ("billingPhone", "+1 (512) 555 0100", "512-555-0100"),
-        ("billingPhone", "555-0100", None),
-        ("billingEmail", "a@example.com; b@example.com;", "a@example.com;b@example.com"),
-        ("achRoutingNumber", "21000021", "021000021"),
-        ("achRoutingNumber", "21000022", None),
-        ("achAccountNumber", " 12345678", None),
-        ("recurringStartDate", "2026-12-15", "12/15/2026"),
-        ("recurringStartDate", "15/12/2026", None),
-    ],
-)
+@pytest.mark.parametrize(("column", "cell", "right"), [
+    ("amount", "12", "12.00"), ("amount", "12.5", "12.50"), ("amount", "$1,250.00", "1250.00"),
+    ("amount", "1,000", None), ("amount", "1.250,00", None), ("amount", " 12.50", "12.50"),
+    ("transactionType", "debit", "DEBIT"), ("transactionType", "pay", None), ("billingState", "tx", "TX"),
+    ("billingPhone", "5125550100", "512-555-0100"), ("billingPhone", "+1 (512) 555 0100", "512-555-0100"),
+    ("billingPhone", "555-0100", None),
+    ("billingEmail", "a@example.com; b@example.com;", "a@example.com;b@example.com"),
+    ("achRoutingNumber", "21000021", "021000021"), ("achRoutingNumber", "21000022", None),
+    ("achAccountNumber", " 12345678", None), ("recurringStartDate", "2026-12-15", "12/15/2026"),
+    ("recurringStartDate", "15/12/2026", None),
+])  # fmt: skip
 def test_suggestions_only_where_certain(column: str, cell: str, right: str | None) -> None:
     """The right value is suggested where there is one, and never for an account number."""
     row = VALID | (RECURRING_CELLS if column in RECURRING else {}) | {column: cell}
@@ -246,20 +230,15 @@ def test_tables_hold_the_published_lists() -> None:
     assert {"USD", "CAD", "EUR", "XCG", "ZWG"} < set(CURRENCIES) and not {"ANG", "HRK", "ZWL"} & set(CURRENCIES)
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "options", "fails"),
-    [
-        ("achAccountNumber", "12-345-67", {}, True),
-        ("achAccountNumber", "12-345-67", {"account_hyphens": True}, False),
-        ("achAccountNumber", "-1234567", {"account_hyphens": True}, True),
-        ("achAccountNumber", "1234567-", {"account_hyphens": True}, True),
-        ("achAccountNumber", "0-0-0", {"account_hyphens": True}, True),
-        ("achAccountNumber", "123456789-1234567-9", {"account_hyphens": True}, True),
-        ("achCheckNumber", "12A", {}, True),
-        ("achCheckNumber", "12A", {"check_letters": True}, False),
-        ("achCheckNumber", "12-3", {"check_letters": True}, True),
-    ],
-)
+@pytest.mark.parametrize(("column", "value", "options", "fails"), [
+    ("achAccountNumber", "12-345-67", {}, True), ("achAccountNumber", "12-345-67", {"account_hyphens": True}, False),
+    ("achAccountNumber", "-1234567", {"account_hyphens": True}, True),
+    ("achAccountNumber", "1234567-", {"account_hyphens": True}, True),
+    ("achAccountNumber", "0-0-0", {"account_hyphens": True}, True),
+    ("achAccountNumber", "123456789-1234567-9", {"account_hyphens": True}, True), ("achCheckNumber", "12A", {}, True),
+    ("achCheckNumber", "12A", {"check_letters": True}, False),
+    ("achCheckNumber", "12-3", {"check_letters": True}, True),
+])  # fmt: skip
 def test_house_rules_that_let_more_through(column: str, value: str, options: dict[str, bool], fails: bool) -> None:
     """Hyphens in account numbers and letters in check numbers are refused unless a setting lets them through."""
     chosen = RuleOptions(

@@ -92,17 +92,11 @@ def test_who_agrees_that_a_payment_is_sent_again_is_a_second_person() -> None:
     assert refused_again(person("another", "approve", limit_cents=5), "settler", None, 5) is None
 
 
-@pytest.mark.parametrize(
-    ("policy", "approvals", "second_above"),
-    [
-        ({}, 1, ""),
-        ({"approvals": 1, "approve_above": "500.00"}, 1, ""),
-        ({"approvals": 2}, 1, "0.00"),
-        ({"approvals": 2, "approve_above": "500.00"}, 1, "500.00"),
-        ({"second_above": "900.00"}, 1, "900.00"),
-        ({"approvals": 2, "approve_above": "500.00", "second_above": "900.00"}, 1, "500.00"),
-    ],
-)
+@pytest.mark.parametrize(("policy", "approvals", "second_above"), [
+    ({}, 1, ""), ({"approvals": 1, "approve_above": "500.00"}, 1, ""), ({"approvals": 2}, 1, "0.00"),
+    ({"approvals": 2, "approve_above": "500.00"}, 1, "500.00"), ({"second_above": "900.00"}, 1, "900.00"),
+    ({"approvals": 2, "approve_above": "500.00", "second_above": "900.00"}, 1, "500.00"),
+])  # fmt: skip
 def test_the_page_always_asks_another_person(policy: dict[str, str], approvals: int, second_above: str) -> None:
     """Whatever the settings ask of the command line, the page asks for one other person, and never for fewer."""
     found = page_settings(Settings(policy=PolicySettings(**policy))).policy  # type: ignore[arg-type]

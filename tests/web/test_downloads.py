@@ -8,11 +8,9 @@ from werkzeug.http import parse_options_header
 from tests.web.house import ROWS, WRONG, House
 
 
-@pytest.mark.parametrize(
-    "stem",
-    ["Payroll – week 48 ’final’", "Gehälter 🐟 für Zoë", "工资单 第四十八周", "Ж" * 200, "x" * 200, "a 'b'; c = 50 %"],
-    ids=["dash and apostrophe", "emoji", "CJK", "200 letters of two bytes", "200 letters", "quotes"],
-)
+@pytest.mark.parametrize("stem", [
+    "Payroll – week 48 ’final’", "Gehälter 🐟 für Zoë", "工资单 第四十八周", "Ж" * 200, "x" * 200, "a 'b'; c = 50 %",
+], ids=["dash and apostrophe", "emoji", "CJK", "200 letters of two bytes", "200 letters", "quotes"])  # fmt: skip
 def test_what_is_made_of_a_file_of_any_name_is_downloaded(house: House, stem: str) -> None:
     """An en dash and a curly apostrophe, as word processors write them, were an internal error at every download."""
     file_id = house.upload(*ROWS, WRONG, name=f"{stem}.csv")

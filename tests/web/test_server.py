@@ -45,22 +45,14 @@ def settings(tmp_path: Path) -> Settings:
     )
 
 
-@pytest.mark.parametrize(
-    ("listen", "told"),
-    [
-        (Listen("0.0.0.0:8790"), "in the clear"),
-        (Listen("192.0.2.1:8790"), "in the clear"),
-        (Listen("192.0.2.1:8790", behind_tls=True), "--host NAME"),
-        (Listen("127.0.0.1:8790", proxy_header="X-User"), "unix:PATH"),
-        (Listen("192.0.2.1:8790", ("pay.example",), behind_tls=True, proxy_header="X-User"), "unix:PATH"),
-        (Listen("unix:/run/x.sock"), "for a proxy"),
-        (Listen("unix:/run/x.sock", proxy_header="X-User"), "--host NAME"),
-        (Listen("8790"), "HOST:PORT"),
-        (Listen("127.0.0.1:99999"), "HOST:PORT"),
-        (Listen("127.0.0.1:x"), "HOST:PORT"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("listen", "told"), [
+    (Listen("0.0.0.0:8790"), "in the clear"), (Listen("192.0.2.1:8790"), "in the clear"),
+    (Listen("192.0.2.1:8790", behind_tls=True), "--host NAME"),
+    (Listen("127.0.0.1:8790", proxy_header="X-User"), "unix:PATH"),
+    (Listen("192.0.2.1:8790", ("pay.example",), behind_tls=True, proxy_header="X-User"), "unix:PATH"),
+    (Listen("unix:/run/x.sock"), "for a proxy"), (Listen("unix:/run/x.sock", proxy_header="X-User"), "--host NAME"),
+    (Listen("8790"), "HOST:PORT"), (Listen("127.0.0.1:99999"), "HOST:PORT"), (Listen("127.0.0.1:x"), "HOST:PORT"),
+], ids=str)  # fmt: skip
 def test_no_way_in_by_which_others_read_along(listen: Listen, told: str, settings: Settings, tmp_path: Path) -> None:
     """Passwords never travel in the clear, and a header names nobody where anybody could send it."""
     with pytest.raises(WrongUse, match=told.replace("-", "[-]")):
@@ -347,15 +339,11 @@ def test_a_form_that_is_too_large_is_answered_in_the_pages_own_words(settings: S
         assert "400" in ask(server, f"{head}Content-Length: {1 << 20}\r\n\r\n", b"x" * (1 << 20))[0]
 
 
-@pytest.mark.parametrize(
-    ("listen", "address"),
-    [
-        (LOOPBACK, "127.0.0.1"),
-        (Listen("127.0.0.1:0", ("pay.example",), behind_tls=True), "203.0.113.7"),
-        (Listen("127.0.0.1:0", ("pay.example",), behind_tls=True, proxy="192.0.2.1"), "127.0.0.1"),
-        (Listen("unix:web.sock", ("pay.example",), behind_tls=True), "203.0.113.7"),
-    ],
-)
+@pytest.mark.parametrize(("listen", "address"), [
+    (LOOPBACK, "127.0.0.1"), (Listen("127.0.0.1:0", ("pay.example",), behind_tls=True), "203.0.113.7"),
+    (Listen("127.0.0.1:0", ("pay.example",), behind_tls=True, proxy="192.0.2.1"), "127.0.0.1"),
+    (Listen("unix:web.sock", ("pay.example",), behind_tls=True), "203.0.113.7"),
+])  # fmt: skip
 def test_a_person_behind_a_proxy_has_an_address_of_their_own(
     settings: Settings, tmp_path: Path, listen: Listen, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

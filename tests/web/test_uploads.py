@@ -110,21 +110,13 @@ def test_a_swapped_upload_is_not_checked_again(house: House) -> None:
     assert "not the file that was checked" in file["told"]
 
 
-@pytest.mark.parametrize(
-    ("form", "told"),
-    [
-        ({"name": "letter.docx"}, "only workbooks"),
-        ({"size": 0}, "is empty"),
-        ({"size": spool.FILE_BYTES_MAX + 1}, "the file has more than 512 MiB"),
-        ({"expect_rows": "many"}, "whole number"),
-        ({"expect_total": "1.2.3"}, "an amount like 12,345.67"),
-        ({"expect_total": "12,34"}, "an amount like 12,345.67"),
-        ({"expect_total": "1,1.00"}, "an amount like 12,345.67"),
-        ({"expect_rows": "1,04"}, "whole number"),
-        ({"before": "0" * 16}, "changed in the meantime"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("form", "told"), [
+    ({"name": "letter.docx"}, "only workbooks"), ({"size": 0}, "is empty"),
+    ({"size": spool.FILE_BYTES_MAX + 1}, "the file has more than 512 MiB"), ({"expect_rows": "many"}, "whole number"),
+    ({"expect_total": "1.2.3"}, "an amount like 12,345.67"), ({"expect_total": "12,34"}, "an amount like 12,345.67"),
+    ({"expect_total": "1,1.00"}, "an amount like 12,345.67"), ({"expect_rows": "1,04"}, "whole number"),
+    ({"before": "0" * 16}, "changed in the meantime"),
+], ids=str)  # fmt: skip
 def test_what_is_not_taken_is_told_at_once(house: House, form: dict[str, Any], told: str) -> None:
     answer = begin(house, **form)
     assert answer.status_code == 400

@@ -182,11 +182,9 @@ def test_a_folder_that_fails_once_the_results_are_in_it_is_no_internal_error(
 
 
 @pytest.mark.usefixtures("on_both")
-@pytest.mark.parametrize(
-    "fault",
-    [NotUsable("full"), LedgerNotUsable("gone; nothing was sent"), WrongUse("no"), MemoryError(), PanicException("1")],
-    ids=lambda fault: type(fault).__name__,
-)
+@pytest.mark.parametrize("fault", [
+    NotUsable("full"), LedgerNotUsable("gone; nothing was sent"), WrongUse("no"), MemoryError(), PanicException("1"),
+], ids=lambda fault: type(fault).__name__)  # fmt: skip
 def test_whatever_keeps_results_from_being_written_has_one_code(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, fault: BaseException
 ) -> None:
@@ -228,15 +226,9 @@ def test_a_ledger_in_order_has_nothing_to_accept(settings: LedgerSettings) -> No
             accept_ledger(settings, reason, ANN, rows_in_doubt=True)
 
 
-@pytest.mark.parametrize(
-    ("problems", "lost", "code"),
-    [
-        ([], None, 0),
-        (["the ledger is damaged"], None, 5),
-        (["the ledger is damaged"], LOST, 5),
-        ([], LOST, 8),
-    ],
-)
+@pytest.mark.parametrize(("problems", "lost", "code"), [
+    ([], None, 0), (["the ledger is damaged"], None, 5), (["the ledger is damaged"], LOST, 5), ([], LOST, 8),
+])  # fmt: skip
 def test_what_a_check_ends_with(problems: list[str], lost: Any, code: int) -> None:
     """Damage first, then what waits for a person."""
     assert LedgerCheck(problems, [], lost, []).exit_code == code

@@ -50,16 +50,11 @@ def test_batches_follow_their_gateway(tmp_path: Path) -> None:
             refuse_other_gateway(ledger, ledger.find(live), settings)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "reason", "told"),
-    [
-        (ORIGIN, f"{ORIGIN}/", "why", "the same address, and no batch waits under another gateway.api_id"),
-        (ORIGIN, "https://pay.example.com", "why", "rehearsals"),
-        ("https://pay.example.com", ORIGIN, "why", "rehearsals"),
-        ("http://127.0.0.1:11", NEW, "why", "no batch of the test environment"),
-        (ORIGIN, NEW, " ", "with a reason"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "reason", "told"), [
+    (ORIGIN, f"{ORIGIN}/", "why", "the same address, and no batch waits under another gateway.api_id"),
+    (ORIGIN, "https://pay.example.com", "why", "rehearsals"), ("https://pay.example.com", ORIGIN, "why", "rehearsals"),
+    ("http://127.0.0.1:11", NEW, "why", "no batch of the test environment"), (ORIGIN, NEW, " ", "with a reason"),
+])  # fmt: skip
 def test_nonsense_is_refused(tmp_path: Path, old: str, new: str, reason: str, told: str) -> None:
     """A slip in an address must not send test rows to a bank, and nothing moves without a reason."""
     with ledger_in(tmp_path) as ledger:

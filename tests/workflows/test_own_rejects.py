@@ -17,16 +17,12 @@ from batchpay.workflows.earlier_payments import is_of_no_submission
 from tests.workflows.desk import COLUMNS, PLAIN, Desk
 
 
-@pytest.mark.parametrize(
-    ("results", "rejects", "own"),
-    [
-        ("row,batch,state\n1,b1,accepted\n", "amount,_row,_errors\n1.0,3,amount: format\n", False),
-        ("row,batch,state\n1,b1,accepted\n", "amount,_row,_errors\n", True),
-        ("", "amount,_row,_errors\n1.0,3,amount: format\n", True),
-        (None, "amount,_row,_errors\n1.0,3,amount: format\n", True),
-        (None, "amount,note\n1.00,mine\n", False),
-    ],
-)
+@pytest.mark.parametrize(("results", "rejects", "own"), [
+    ("row,batch,state\n1,b1,accepted\n", "amount,_row,_errors\n1.0,3,amount: format\n", False),
+    ("row,batch,state\n1,b1,accepted\n", "amount,_row,_errors\n", True),
+    ("", "amount,_row,_errors\n1.0,3,amount: format\n", True),
+    (None, "amount,_row,_errors\n1.0,3,amount: format\n", True), (None, "amount,note\n1.00,mine\n", False),
+])  # fmt: skip
 def test_a_check_replaces_only_what_a_check_wrote(tmp_path: Path, results: str | None, rejects: str, own: bool) -> None:
     """It knows no batch; results next to the rejects show that a submission wrote them."""
     path = tmp_path / "may.rejects.csv"

@@ -132,20 +132,14 @@ def test_a_row_of_another_file_makes_one_a_duplicate(strict: Office) -> None:
 FIRST = ("10.00", "20.00", "30.5")
 
 
-@pytest.mark.parametrize(
-    ("amounts", "decisions", "rules", "words"),
-    [
-        ((*FIRST, "1.00"), NONE, {}, "the content differs"),
-        (("10.00", "20.01", "30.5"), NONE, {}, "the content differs"),
-        (("20.00", "10.00", "30.5"), NONE, {}, "the content differs"),
-        (FIRST, NONE, {"normalize": True}, "rules: normalize is on"),
-        (FIRST, NONE, {"max_amount_cents": 100_000}, "rules: max_amount_cents is 100000, approved was none"),
-        (FIRST, NONE, {"map_file": "map.toml"}, "the column map differs"),
-        (FIRST, RELEASE, {}, "release is on"),
-        (FIRST, Decisions(reason="so"), {}, "reason is so"),
-    ],
-    ids=["row", "amount", "order", "rule", "limit", "map", "release", "reason"],
-)
+@pytest.mark.parametrize(("amounts", "decisions", "rules", "words"), [
+    ((*FIRST, "1.00"), NONE, {}, "the content differs"), (("10.00", "20.01", "30.5"), NONE, {}, "the content differs"),
+    (("20.00", "10.00", "30.5"), NONE, {}, "the content differs"),
+    (FIRST, NONE, {"normalize": True}, "rules: normalize is on"),
+    (FIRST, NONE, {"max_amount_cents": 100_000}, "rules: max_amount_cents is 100000, approved was none"),
+    (FIRST, NONE, {"map_file": "map.toml"}, "the column map differs"), (FIRST, RELEASE, {}, "release is on"),
+    (FIRST, Decisions(reason="so"), {}, "reason is so"),
+], ids=["row", "amount", "order", "rule", "limit", "map", "release", "reason"])  # fmt: skip
 def test_whatever_differs_nothing_is_sent(
     strict: Office, amounts: tuple[str, ...], decisions: Decisions, rules: dict[str, Any], words: str
 ) -> None:

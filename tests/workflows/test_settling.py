@@ -171,16 +171,11 @@ def test_an_export_settles_what_a_killed_run_was_sending(desk: Desk) -> None:
     assert states(desk, killed) == [State.ACCEPTED]
 
 
-@pytest.mark.parametrize(
-    ("lines", "settled"),
-    [
-        (["TX-2 Declined"], State.IN_DOUBT),
-        (["TX-2 Declined", "TX-2 Declined"], State.IN_DOUBT),
-        (["TX-2 Declined", "TX-9 Declined"], State.DECLINED),
-        ([" Declined", " Declined"], State.DECLINED),
-        (["TX-2 Declined", "TX-9 Settled"], State.ACCEPTED),
-    ],
-)
+@pytest.mark.parametrize(("lines", "settled"), [
+    (["TX-2 Declined"], State.IN_DOUBT), (["TX-2 Declined", "TX-2 Declined"], State.IN_DOUBT),
+    (["TX-2 Declined", "TX-9 Declined"], State.DECLINED), ([" Declined", " Declined"], State.DECLINED),
+    (["TX-2 Declined", "TX-9 Settled"], State.ACCEPTED),
+])  # fmt: skip
 def test_a_refusal_of_an_earlier_attempt_says_nothing_about_the_last(
     desk: Desk, batch: str, lines: list[str], settled: State
 ) -> None:
