@@ -15,8 +15,7 @@ import pandera.polars as pa
 import polars as pl
 
 from batchpay.schemas import checks
-from batchpay.schemas.options import RuleOptions
-from batchpay.schemas.rule import Rule, columns_of, error, required, rules_of, schema_of
+from batchpay.schemas.rule import Rule, RuleOptions, columns_of, error, required, rules_of, schema_of
 
 CREATED_NAMES = ("processorA_cc", "processorA_ach", "processorB_ach", "processorC_cc")
 UPDATED_NAMES = ("processorA_cc", "processorA_ach", "processorC_cc")

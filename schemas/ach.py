@@ -10,8 +10,17 @@ import polars as pl
 from batchpay.schemas import checks
 from batchpay.schemas.columns import ACH
 from batchpay.schemas.forms import ACCOUNT, CHECK_NUMBER, ROUTING, closed_list
-from batchpay.schemas.options import RuleOptions
-from batchpay.schemas.rule import Rule, choice, columns_of, copied_text, error, required, schema_of, warning
+from batchpay.schemas.rule import (
+    Rule,
+    RuleOptions,
+    choice,
+    columns_of,
+    copied_text,
+    error,
+    required,
+    schema_of,
+    warning,
+)
 from batchpay.schemas.tables import (
     SEC_BUSINESS,
     SEC_CHECK,

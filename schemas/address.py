@@ -8,9 +8,9 @@ import polars as pl
 from batchpay.schemas import checks
 from batchpay.schemas.columns import BILLING, SHIPPING
 from batchpay.schemas.forms import EMAILS, MONEY, PHONE
-from batchpay.schemas.options import RuleOptions
 from batchpay.schemas.rule import (
     Rule,
+    RuleOptions,
     choice,
     columns_of,
     copied_text,

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from datetime import date
 
 from batchpay.schemas.columns import ACCOUNT, COLUMNS, DIGITS_MATTER, MAP_FAULT, MONEY, PAYMENT_ID
-from batchpay.schemas.options import RuleOptions
 from batchpay.schemas.payment import payment_schema
-from batchpay.schemas.rule import MONEY_MESSAGE, Rule, rules_of
+from batchpay.schemas.rule import MONEY_MESSAGE, Rule, RuleOptions, rules_of
 
 ROW = "row"
 """Stands for a column where a rule concerns the row as a whole."""

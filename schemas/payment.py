@@ -10,9 +10,18 @@ from batchpay.schemas.ach import ach_columns
 from batchpay.schemas.address import billing_columns, shipping_columns
 from batchpay.schemas.columns import PAYMENT_ID, TOP
 from batchpay.schemas.forms import AMOUNT, GATEWAY_ID, MONEY, closed_list
-from batchpay.schemas.options import RuleOptions
 from batchpay.schemas.recurring import recurring_columns
-from batchpay.schemas.rule import Rule, choice, columns_of, error, money_format, required, schema_of, warning
+from batchpay.schemas.rule import (
+    Rule,
+    RuleOptions,
+    choice,
+    columns_of,
+    error,
+    money_format,
+    required,
+    schema_of,
+    warning,
+)
 
 _US_DOLLARS = closed_list(["USD"])
 

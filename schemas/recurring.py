@@ -10,8 +10,7 @@ import polars as pl
 from batchpay.schemas import checks
 from batchpay.schemas.columns import RECURRING
 from batchpay.schemas.forms import DATE, NUMBER_OF_PAYMENTS, closed_list
-from batchpay.schemas.options import RuleOptions
-from batchpay.schemas.rule import Rule, choice, columns_of, error, schema_of, warning
+from batchpay.schemas.rule import Rule, RuleOptions, choice, columns_of, error, schema_of, warning
 
 INDICATOR = "recurringIndicator"
 _AGREED = closed_list(["1", "Y"])

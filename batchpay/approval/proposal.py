@@ -21,7 +21,7 @@ from batchpay.payment import Direction, Totals, format_cents
 from batchpay.text import amount, row_count, totals_json
 
 if TYPE_CHECKING:  # reading a plan loads no rules
-    from batchpay.schemas.options import RuleOptions
+    from batchpay.schemas.rule import RuleOptions
 
 
 class SendReason(StrEnum):

@@ -119,7 +119,7 @@ class AccountsClient:
             f"the account may have been created: `batchpay gateway list --not-deleted` shows whether a new"
             f" {node.get('gateway_name')} is there, before you create it again"
         )
-        return self._change("gateway.json", node, _new_id, look)
+        return self._change("gateway.json", node, lambda message: _whole(message["gateway"]["gateway_id"]), look)
 
     def update(self, number: int, node: Mapping[str, int | str]) -> str:
         """Replace an account's attributes; return the gateway's message. Raises as `create`."""
@@ -244,10 +244,6 @@ def _words(message: Any) -> str:
     if not isinstance(message, str):
         raise TypeError
     return message
-
-
-def _new_id(message: Any) -> int:
-    return _whole(message["gateway"]["gateway_id"])
 
 
 def _account(item: Any, number: int | None = None) -> GatewayAccount:

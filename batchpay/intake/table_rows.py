@@ -142,7 +142,7 @@ def _with_non_payments(frame: pl.DataFrame, titles: dict[str, str]) -> tuple[pl.
     reason = rows.select(
         pl.when(pl.any_horizontal(pl.lit(value=False), *(pl.col(name).is_not_null() for name in marked)))
         .then(None)
-        .when(_is_header(titles))
+        .when(pl.all_horizontal(pl.col(place).fill_null("").eq(title) for place, title in titles.items()))
         .then(pl.lit("is the header again, delete the row"))
         .when(_filled(own) <= _NOTE_CELLS_MAX)
         .then(_what_is_there(rows, own))
@@ -159,10 +159,6 @@ def _with_non_payments(frame: pl.DataFrame, titles: dict[str, str]) -> tuple[pl.
 
 def _filled(own: Sequence[str]) -> pl.Expr:
     return pl.sum_horizontal((pl.col(place).str.strip_chars() != "").fill_null(value=False) for place in own)
-
-
-def _is_header(titles: dict[str, str]) -> pl.Expr:
-    return pl.all_horizontal(pl.col(place).fill_null("").eq(title) for place, title in titles.items())
 
 
 def _names_columns(titles: dict[str, str]) -> pl.Expr:

@@ -80,7 +80,8 @@ def _lines(
 ) -> Iterable[str]:
     words = "End of the last call that did all its work; 0 is never."
     yield from _metric(_COMPLETED.removeprefix("batchpay_"), words, [("", completed_at_s)])  # before many files
-    named = list({_labels(summary): summary for summary in summaries}.items())  # a duplicate spoils the whole file
+    # a duplicate spoils the whole file; the same batch under two names in one call stays two lines
+    named = list({_place(summary.file, summary.batch or ""): summary for summary in summaries}.items())
     by_state = [(f'{labels},state="{state}"', summary.of(state)) for labels, summary in named for state in State]
     by_direction = [
         (f'{labels},direction="{direction}"', totals)
@@ -122,11 +123,6 @@ def _metric(name: str, help_text: str, samples: Sequence[tuple[str, int | float]
     for labels, value in samples:
         number = f"{value:.3f}" if isinstance(value, float) else str(value)
         yield f"batchpay_{name}{{{labels}}} {number}\n" if labels else f"batchpay_{name} {number}\n"
-
-
-def _labels(summary: Summary) -> str:
-    """Name the file and the batch; the same batch under two names in one call stays two lines."""
-    return _place(summary.file, summary.batch or "")
 
 
 def _place(file: str, batch: str) -> str:

@@ -23,7 +23,6 @@ from batchpay.reports.page_parts import (
     PageColumn,
     Reason,
     Share,
-    Story,
     facts_to_sign,
     share_of,
     short_time,
@@ -126,7 +125,7 @@ def write_batch_page(ledger: Ledger, batch: BatchSummary, path: str | Path | Str
             if (rows := sum(row.kind == state for row in listed))
         ],
         more_at=f"The others: batchpay results {batch.batch}; rejected rows are in the rejects file.",
-        settled=_settled(story),
+        settled=[HistoryLine(local_time(act.at), act.rows, act.who, act.why or "") for act in story.settled],
         accepted_columns=with_place(_ACCEPTED_COLUMNS, batch.file),
         accepted=_accepted_parts(gathered.accepted_rows, batch.file),
         accepted_left=summary.of(State.ACCEPTED).rows - len(gathered.accepted_rows),
@@ -294,10 +293,6 @@ def _accepted_row(row: LedgerRow, file: str) -> ListedRow:
             for column, text in zip(with_place(_ACCEPTED_COLUMNS, file), texts, strict=True)
         ],
     )
-
-
-def _settled(story: Story) -> list[HistoryLine]:
-    return [HistoryLine(local_time(act.at), act.rows, act.who, act.why or "") for act in story.settled]
 
 
 def _failure_row(failure: Failure, line_word: str) -> ListedRow:

@@ -235,10 +235,6 @@ class HistoryLine:
     why: str
 
 
-def _made() -> str:
-    return f"Created {local_time(datetime.now(UTC))} by batchpay {__version__}"
-
-
 @dataclass(slots=True)
 class Page:
     """What a page shows, ready to be rendered."""
@@ -271,7 +267,7 @@ class Page:
     accepted: Sequence[ListedPart] = ()
     accepted_left: int = 0
     history: Sequence[HistoryLine] = ()
-    made: str = field(default_factory=_made)
+    made: str = field(default_factory=lambda: f"Created {local_time(datetime.now(UTC))} by batchpay {__version__}")
 
 
 def write(page: Page, path: str | Path | Stream) -> None:

@@ -43,7 +43,7 @@ def frame_of(rows: RowColumns, header: Sequence[str], batch: BatchSummary) -> pl
         "row": _numbers(rows.rows),
         "line": _numbers(rows.lines),
         **{name: details[name] for name in _SHOWN},
-        "amount": _amounts(rows.amounts_cents),
+        "amount": pl.Series(rows.amounts_cents, dtype=pl.Int64).cast(pl.Decimal(38, 2)) / 100,
         "state": pl.Series(rows.states, dtype=pl.String),
         "http_status": _numbers(rows.http_statuses),
         "response_code": pl.Series(rows.response_codes, dtype=pl.String),
@@ -76,11 +76,6 @@ def _read(details: Sequence[bytes], carried: int) -> pl.DataFrame:
 
 def _numbers(numbers: Sequence[int | None]) -> pl.Series:
     return pl.Series(numbers, dtype=pl.Int64)
-
-
-def _amounts(amounts_cents: Sequence[int]) -> pl.Series:
-    """Write amounts as `batchpay.payment.format_cents` does."""
-    return pl.Series(amounts_cents, dtype=pl.Int64).cast(pl.Decimal(38, 2)) / 100
 
 
 def _instants(moments: Sequence[datetime | None]) -> pl.Series:

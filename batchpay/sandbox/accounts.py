@@ -10,7 +10,7 @@ from flask import Blueprint, Response, request
 
 from batchpay.sandbox.checks import account_problems
 from batchpay.sandbox.dialects import Problem, Reply, success
-from batchpay.sandbox.exchange import Exchange, Refused, Sandbox, no_body
+from batchpay.sandbox.exchange import Refused, Sandbox, SandboxExchange, no_body
 from batchpay.sandbox.store import Account
 
 HEADERS = ("svs-api-id", "svs-api-key")
@@ -46,16 +46,16 @@ Done = tuple[int, Any]
 
 
 def _view(
-    sandbox: Sandbox, operation: str, act: Callable[[Sandbox, Exchange, str], Done], number: str = ""
+    sandbox: Sandbox, operation: str, act: Callable[[Sandbox, SandboxExchange, str], Done], number: str = ""
 ) -> Response:
-    def reply(exchange: Exchange) -> Reply:
+    def reply(exchange: SandboxExchange) -> Reply:
         response_code, message = act(sandbox, exchange, number)
         return Reply.of_json(200, success(response_code, message))
 
     return sandbox.exchange(operation, HEADERS, request, reply)
 
 
-def _list(sandbox: Sandbox, _exchange: Exchange, _number: str) -> Done:
+def _list(sandbox: Sandbox, _exchange: SandboxExchange, _number: str) -> Done:
     deleted = request.args.get("deleted")
     if deleted not in (None, "0", "1"):
         raise Refused("fields", Problem("deleted", "must be 0 or 1"))
@@ -63,28 +63,28 @@ def _list(sandbox: Sandbox, _exchange: Exchange, _number: str) -> Done:
     return 404, {"gateways": [_shown(account) for account in accounts]}
 
 
-def _get(sandbox: Sandbox, _exchange: Exchange, number: str) -> Done:
+def _get(sandbox: Sandbox, _exchange: SandboxExchange, number: str) -> Done:
     return 305, {"gateway": _shown(_found(sandbox, number))}
 
 
-def _create(sandbox: Sandbox, exchange: Exchange, _number: str) -> Done:
+def _create(sandbox: Sandbox, exchange: SandboxExchange, _number: str) -> Done:
     number = sandbox.store.create_account(_submitted(sandbox, exchange, update=False))
     return 400, {"gateway": {"gateway_id": number}}
 
 
-def _update(sandbox: Sandbox, exchange: Exchange, number: str) -> Done:
+def _update(sandbox: Sandbox, exchange: SandboxExchange, number: str) -> Done:
     account = _standing(sandbox, number)
     sandbox.store.update_account(account.id, _submitted(sandbox, exchange, update=True))
     return 401, "Updated"
 
 
-def _delete(sandbox: Sandbox, exchange: Exchange, number: str) -> Done:
+def _delete(sandbox: Sandbox, exchange: SandboxExchange, number: str) -> Done:
     no_body(exchange)
     sandbox.store.delete_account(_standing(sandbox, number).id)
     return 402, "Deleted"
 
 
-def _make_default(sandbox: Sandbox, exchange: Exchange, number: str) -> Done:
+def _make_default(sandbox: Sandbox, exchange: SandboxExchange, number: str) -> Done:
     no_body(exchange)
     sandbox.store.make_default(_standing(sandbox, number))
     return 401, "Default Gateway Account Success"
@@ -105,7 +105,7 @@ def _standing(sandbox: Sandbox, number: str) -> Account:
     return account
 
 
-def _submitted(sandbox: Sandbox, exchange: Exchange, *, update: bool) -> dict[str, Any]:
+def _submitted(sandbox: Sandbox, exchange: SandboxExchange, *, update: bool) -> dict[str, Any]:
     """Check the submitted node and return its attributes, secrets masked."""
     body = exchange.json_object()
     problems = account_problems(body, update=update, lenient=sandbox.options.lenient)

@@ -16,7 +16,7 @@ from waitress.channel import ClientDisconnected  # type: ignore[import-untyped]
 from batchpay.sandbox.dialects import DIALECTS, Dialect, Made, Problem, Reply, json_bytes
 from batchpay.sandbox.faults import RETURN_CODES, Fault, FaultRules
 from batchpay.sandbox.options import Limiter, Options
-from batchpay.sandbox.store import Store
+from batchpay.sandbox.store import SandboxStore
 
 BODY_BYTES_MAX = 65_536
 RESET = "batchpay.sandbox.reset"
@@ -35,7 +35,7 @@ class Refused(Exception):
 
 
 @dataclass(slots=True)
-class Exchange:
+class SandboxExchange:
     """What is known of one request while it is processed."""
 
     request: Request
@@ -58,10 +58,10 @@ class Exchange:
         return value
 
 
-Act = Callable[[Exchange], Reply]
+Act = Callable[[SandboxExchange], Reply]
 
 
-def no_body(exchange: Exchange) -> None:
+def no_body(exchange: SandboxExchange) -> None:
     """Refuse a body where none is wanted; an empty JSON object counts as none."""
     if exchange.body.strip() not in (b"", b"{}"):
         raise Refused("fields", Problem("body", "must be empty"))
@@ -72,7 +72,7 @@ class Sandbox:
     """The parts of one running sandbox."""
 
     options: Options
-    store: Store
+    store: SandboxStore
     dialect: Dialect = field(init=False)
     rules: FaultRules = field(init=False)
     limiter: Limiter = field(init=False)
@@ -90,7 +90,7 @@ class Sandbox:
         body = request.get_data(cache=False)
         path = request.full_path.removesuffix("?")
         number, times = self.store.arrive(operation, request.method, path, body, _masked_body(body))
-        exchange = Exchange(request, body, times)
+        exchange = SandboxExchange(request, body, times)
         reply = self._reply(exchange, operation, headers, act)
         if operation.startswith("account_") and reply.body:
             # An error has a `status` too, we assume: by the interface a success has one.
@@ -105,7 +105,7 @@ class Sandbox:
             self.stopping.wait(wait_s)
         return _response(reply, fault, request)
 
-    def _reply(self, exchange: Exchange, operation: str, headers: tuple[str, str], act: Act) -> Reply:
+    def _reply(self, exchange: SandboxExchange, operation: str, headers: tuple[str, str], act: Act) -> Reply:
         """Decide the answer; faults are checked for once the request has passed the limit and the credentials."""
         dialect = self.dialect
         try:

@@ -9,7 +9,7 @@ from flask import Blueprint, Response, request
 
 from batchpay.sandbox.checks import payment_problems
 from batchpay.sandbox.dialects import Problem, Reply
-from batchpay.sandbox.exchange import Exchange, Refused, Sandbox, no_body
+from batchpay.sandbox.exchange import Refused, Sandbox, SandboxExchange, no_body
 from batchpay.sandbox.faults import CONTRADICTIONS, ending_of, fault_of_ending
 
 
@@ -21,7 +21,7 @@ def payment_api(sandbox: Sandbox) -> Blueprint:
 
     @blueprint.post("/connection.json")
     def connection() -> Response:
-        def act(exchange: Exchange) -> Reply:
+        def act(exchange: SandboxExchange) -> Reply:
             no_body(exchange)
             return sandbox.dialect.connected_reply()
 
@@ -33,7 +33,7 @@ def payment_api(sandbox: Sandbox) -> Blueprint:
 
     @blueprint.post("/payment")
     def payment_by_query() -> Response:
-        def act(exchange: Exchange) -> Reply:
+        def act(exchange: SandboxExchange) -> Reply:
             if request.args.get("format") != "json":
                 raise Refused("fields", Problem("format", "must be json"))
             return _pay(sandbox, exchange)
@@ -43,7 +43,7 @@ def payment_api(sandbox: Sandbox) -> Blueprint:
     return blueprint
 
 
-def _pay(sandbox: Sandbox, exchange: Exchange) -> Reply:
+def _pay(sandbox: Sandbox, exchange: SandboxExchange) -> Reply:
     """Check a payment, do what its account asks for, and otherwise make it."""
     body = exchange.json_object()
     problems = payment_problems(body, lenient=sandbox.options.lenient)

@@ -28,7 +28,7 @@ from batchpay.sandbox.exchange import BODY_BYTES_MAX, RESET, Sandbox
 from batchpay.sandbox.faults import BadRule
 from batchpay.sandbox.options import Options
 from batchpay.sandbox.payments import payment_api
-from batchpay.sandbox.store import Store
+from batchpay.sandbox.store import SandboxStore
 
 
 def open_sandbox(options: Options) -> Sandbox:
@@ -37,7 +37,7 @@ def open_sandbox(options: Options) -> Sandbox:
         raise WrongUse(f"--dialect {options.dialect} is unknown; there are {', '.join(DIALECTS)}")
     if options.limit is not None and not options.limit > 0:
         raise WrongUse("--limit must be more than 0")
-    sandbox = Sandbox(options, Store(options.db))
+    sandbox = Sandbox(options, SandboxStore(options.db))
     if options.faults is not None:
         try:
             sandbox.rules.set(json.loads(options.faults.read_text("utf-8")))

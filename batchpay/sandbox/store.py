@@ -71,7 +71,7 @@ class NotASandbox(Exception):
     """The file can't be used; one that holds something else is left alone."""
 
 
-class Store:
+class SandboxStore:
     """All state of one sandbox; every method is one step that nothing interrupts."""
 
     def __init__(self, path: Path | None) -> None:

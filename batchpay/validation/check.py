@@ -29,7 +29,7 @@ from batchpay.schemas.columns import (
 )
 from batchpay.schemas.forms import ACCOUNT, AMOUNT, IDENTIFIER
 from batchpay.schemas.identity import COMPARED
-from batchpay.schemas.options import RuleOptions
+from batchpay.schemas.rule import RuleOptions
 from batchpay.validation.compiled_rules import (
     Findings,
     Violation,

@@ -33,8 +33,7 @@ from batchpay.schemas.columns import (
     WARN,
 )  # fmt: skip
 from batchpay.schemas.forms import Form
-from batchpay.schemas.options import RuleOptions
-from batchpay.schemas.rule import Rule, form_of, rules_of
+from batchpay.schemas.rule import Rule, RuleOptions, form_of, rules_of
 
 ROW_RULES = {RAGGED: ROW_RAGGED, QUOTATION: ROW_QUOTATION, NO_PAYMENT: ROW_NO_PAYMENT, STRAY: ROW_RAGGED}
 
@@ -283,7 +282,7 @@ def _has_not_form(cell: pl.Expr, form: Form, kept: Sequence[Rule]) -> pl.Expr:
     has = one_of(cell, form.members) if form.members else cell.str.contains(form.whole)
     if form.bytes_max is not None:
         has &= cell.str.len_bytes() <= form.bytes_max
-    return ~has.fill_null(value=not _is_required(kept))
+    return ~has.fill_null(value=not any(rule.code == "required" for rule in kept))
 
 
 def _split(predicates: Iterable[pl.Series]) -> tuple[dict[str, pl.Series], dict[int, pl.Series]]:
@@ -295,10 +294,6 @@ def _split(predicates: Iterable[pl.Series]) -> tuple[dict[str, pl.Series], dict[
         else:
             formless[predicate.name] = predicate
     return formless, broken
-
-
-def _is_required(kept: Sequence[Rule]) -> bool:
-    return any(rule.code == "required" for rule in kept)
 
 
 def _evaluated(frame: pl.DataFrame, predicates: Sequence[pl.Expr]) -> pl.DataFrame:

@@ -23,7 +23,7 @@ import polars as pl
 from batchpay.errors import NotUsable
 from batchpay.schemas.catalogue import PAYMENT_ID_DUPLICATE, ROW_DUPLICATE, ROW_SAME_PAYMENT, RuleFacts
 from batchpay.schemas.identity import BILL, compared
-from batchpay.schemas.options import RuleOptions
+from batchpay.schemas.rule import RuleOptions
 from batchpay.validation.compiled_rules import Violation, row_violation
 
 _DIGESTS = ("digest_0", "digest_1")

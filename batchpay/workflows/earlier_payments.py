@@ -26,7 +26,7 @@ from batchpay.ledger.open import open_ledger
 from batchpay.payment import Environment, SamePayment, State, Totals, format_cents
 from batchpay.schemas.catalogue import ROW_SAME_PAYMENT, suggesting_rules
 from batchpay.schemas.identity import folded
-from batchpay.schemas.options import RuleOptions
+from batchpay.schemas.rule import RuleOptions
 from batchpay.settings import PolicySettings, Settings
 from batchpay.text import counted, money, place_of, row_count
 from batchpay.validation.verdict import ChunkResult, Verdict

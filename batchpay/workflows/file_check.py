@@ -29,7 +29,7 @@ from batchpay.payment import Environment, State, Totals, format_cents
 from batchpay.schemas.checks import as_date, cents_of_plain
 from batchpay.schemas.columns import CASH_FLOW
 from batchpay.schemas.identity import COMPARED
-from batchpay.schemas.options import RuleOptions
+from batchpay.schemas.rule import RuleOptions
 from batchpay.settings import Settings
 from batchpay.summary import Summary
 from batchpay.text import money, place_of, row_count

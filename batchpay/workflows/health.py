@@ -14,7 +14,7 @@ from batchpay.errors import BatchpayError
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import file_of, location, open_ledger, weaknesses
-from batchpay.ledger.records import BACKED_UP, BatchSummary, HostRun
+from batchpay.ledger.records import BACKED_UP, BatchSummary
 from batchpay.operations import health as checks
 from batchpay.operations.health import (
     HealthFinding,
@@ -98,6 +98,7 @@ def _ledger_findings(settings: Settings, limits: HealthLimits, now: datetime) ->
     with closing(open_ledger(settings.ledger)) as ledger:
         state = read_ledger_state(ledger, environment_of(settings.gateway))
         batches = _open_batches(ledger, state.environment)
+        live = [(batch.batch, run) for batch in batches for run in ledger.runs(batch.batch) if run.is_live]
         last_backup, lost = ledger.latest_event(BACKED_UP), ledger.lost_window()
         return [
             HealthFinding(
@@ -108,7 +109,7 @@ def _ledger_findings(settings: Settings, limits: HealthLimits, now: datetime) ->
             *([HealthFinding("restored", lost.waits, 8)] if lost else []),
             checks.doubts(state, now),
             checks.waiting_batches(_waiting(ledger, state, settings), now),
-            *([checks.machines(runs)] if (runs := _live_runs(ledger, batches)) else []),
+            *([checks.machines(live)] if live else []),
             *([checks.set_aside(answered)] if (answered := _set_aside(ledger, batches)) else []),
             checks.backup_of_database(limits.backup_every)
             if file_of(settings.ledger) is None
@@ -131,10 +132,6 @@ def _open_batches(ledger: Ledger, environment: Environment) -> list[BatchSummary
     open_states = State.PENDING, State.SENDING
     batches = [batch for batch in ledger.batches() if batch.environment is environment]
     return [batch for batch in batches if any(batch.by_state[state].rows for state in open_states)]
-
-
-def _live_runs(ledger: Ledger, batches: Sequence[BatchSummary]) -> list[tuple[str, HostRun]]:
-    return [(batch.batch, run) for batch in batches for run in ledger.runs(batch.batch) if run.is_live]
 
 
 def _set_aside(ledger: Ledger, batches: Sequence[BatchSummary]) -> dict[str, int]:

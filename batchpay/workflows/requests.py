@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # few files have a map
     from batchpay.intake.maps.mapping import Mapping
     from batchpay.intake.source import Source
     from batchpay.ledger.contract import Ledger
-    from batchpay.schemas.options import RuleOptions
+    from batchpay.schemas.rule import RuleOptions
     from batchpay.validation.rejects import Rejects
     from batchpay.workflows.run import RunRequest
 
@@ -140,7 +140,7 @@ class SendOptions:
 def file_request(path: str, rejects: Path | None, options: CheckOptions, settings: Settings) -> FileRequest:
     """Return how a file is read and what its rows are checked against; raises SettingsNotUsable, WrongUse."""
     from batchpay.schemas.catalogue import check_rules_off
-    from batchpay.schemas.options import RuleOptions
+    from batchpay.schemas.rule import RuleOptions
 
     rules = RuleOptions(
         as_of=options.as_of or datetime.datetime.now().astimezone().date(),

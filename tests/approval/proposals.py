@@ -13,7 +13,7 @@ from batchpay.approval.proposal import Proposal, ToSend, rules_json
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor, Totals
-from batchpay.schemas.options import RuleOptions
+from batchpay.schemas.rule import RuleOptions
 from tests.support.ledger_factory import ledger_settings
 
 ANN, BEN, EVE = Actor("ann", "pc1"), Actor("ben", "pc2"), Actor("eve", "pc3")

@@ -110,7 +110,7 @@ def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict
     from batchpay.ledger.records import NewBatch
     from batchpay.registration.digests import Content, payment_columns
     from batchpay.registration.request_body import request_form
-    from batchpay.schemas.options import RuleOptions
+    from batchpay.schemas.rule import RuleOptions
     from batchpay.validation.check import all_rows
     from tests.benchmarks.data import AS_OF, FIRST_START, LARGEST_CENTS
     from tests.support.whole_check import check

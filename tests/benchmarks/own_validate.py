@@ -22,8 +22,8 @@ import polars as pl
 
 from batchpay.intake.source import open_source
 from batchpay.schemas import payment
-from batchpay.schemas.options import RuleOptions
 from batchpay.schemas.payment import payment_schema
+from batchpay.schemas.rule import RuleOptions
 from batchpay.validation import check as validation_check
 from batchpay.validation.duplicates import Uniqueness
 from batchpay.validation.rejects import open_rejects

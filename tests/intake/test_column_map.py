@@ -13,7 +13,7 @@ from batchpay.intake.maps.mapping import load_mapping
 from batchpay.intake.source import open_source
 from batchpay.payment import Totals
 from batchpay.schemas.columns import BARE_ROW, REQUIRED
-from batchpay.schemas.options import RuleOptions
+from batchpay.schemas.rule import RuleOptions
 from batchpay.validation.rejects import open_rejects
 from tests.support.payment_files import csv_text, line, read, rejected, workbook, write
 from tests.support.whole_check import check

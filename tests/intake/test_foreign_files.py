@@ -15,7 +15,7 @@ from batchpay.errors import FileRefused
 from batchpay.intake.control_totals import ControlTotals, require_totals, require_whole
 from batchpay.intake.maps.mapping import Mapping, load_mapping
 from batchpay.intake.source import open_source
-from batchpay.schemas.options import RuleOptions
+from batchpay.schemas.rule import RuleOptions
 from batchpay.validation.rejects import open_rejects
 from batchpay.validation.verdict import Verdict
 from tests.support.payment_files import read, workbook, write

@@ -26,7 +26,7 @@ from batchpay.intake.table_rows import OneContent
 from batchpay.intake.xlsx import child, reader
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor
-from batchpay.schemas.options import RuleOptions
+from batchpay.schemas.rule import RuleOptions
 from batchpay.settings import GatewaySettings, LedgerSettings, Secret, Settings
 from batchpay.validation.check import all_rows
 from batchpay.workflows import submit as flow

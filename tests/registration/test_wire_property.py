@@ -20,7 +20,7 @@ from batchpay.payment import Environment
 from batchpay.registration.digests import payment_columns
 from batchpay.registration.request_body import request_form, show_requests
 from batchpay.schemas.columns import ACH, BILLING, COLUMNS, NUMBERS_ON_THE_WIRE, RECURRING, SHIPPING, TOP
-from batchpay.schemas.options import RuleOptions
+from batchpay.schemas.rule import RuleOptions
 from batchpay.settings import GatewaySettings
 from batchpay.validation.check import valid_rows
 from tests.support.ledger_factory import ledger_settings

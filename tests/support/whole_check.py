@@ -8,7 +8,7 @@ from typing import Protocol
 
 import polars as pl
 
-from batchpay.schemas.options import RuleOptions
+from batchpay.schemas.rule import RuleOptions
 from batchpay.validation.check import ChunkSource, RowCheck
 from batchpay.validation.duplicates import FrameSpool, Late, merged
 from batchpay.validation.verdict import FAILURES_MAX, Verdict

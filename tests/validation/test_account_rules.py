@@ -25,8 +25,7 @@ from batchpay.schemas.account import (
     check_accounts,
     wire_node,
 )
-from batchpay.schemas.options import RuleOptions
-from batchpay.schemas.rule import rules_of
+from batchpay.schemas.rule import RuleOptions, rules_of
 from batchpay.validation import duplicates
 from batchpay.validation.check import RowCheck
 from tests.support.command import small_file

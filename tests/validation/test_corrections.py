@@ -15,7 +15,7 @@ from batchpay.errors import FileRefused
 from batchpay.intake.source import Source, open_source
 from batchpay.schemas.catalogue import suggesting_rules
 from batchpay.schemas.columns import CORRECTED
-from batchpay.schemas.options import RuleOptions
+from batchpay.schemas.rule import RuleOptions
 from batchpay.validation.check import all_rows, valid_rows
 from batchpay.validation.rejects import holds_only_rows_of, open_rejects
 from tests.support.payment_files import HEADER, line, rejected, write

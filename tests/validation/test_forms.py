@@ -14,9 +14,8 @@ import pytest
 from batchpay.schemas import forms
 from batchpay.schemas.columns import COLUMNS, RECURRING
 from batchpay.schemas.forms import Form
-from batchpay.schemas.options import RuleOptions
 from batchpay.schemas.payment import payment_schema
-from batchpay.schemas.rule import Rule, form_of, rules_of
+from batchpay.schemas.rule import Rule, RuleOptions, form_of, rules_of
 from batchpay.validation.compiled_rules import RuleBook
 from tests.support.row_factory import AS_OF, ODD_VALUES, mutated_rows, valid_rows
 

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchpay.schemas.catalogue import rules
-from batchpay.schemas.options import RuleOptions
+from batchpay.schemas.rule import RuleOptions
 from tests.support.banking_days import is_banking_day
 from tests.support.independent_checker import ALL_COLUMNS, ERROR, Finding, Options, check_rows
 from tests.support.row_factory import AS_OF, MUTATIONS, ODD_VALUES, Row, mutated_rows, valid_row, valid_rows

@@ -12,7 +12,7 @@ import pytest
 from batchpay.intake.source import open_source
 from batchpay.payment import State
 from batchpay.schemas.columns import REJECTS_OWN
-from batchpay.schemas.options import RuleOptions
+from batchpay.schemas.rule import RuleOptions
 from batchpay.validation.rejects import open_rejects
 from batchpay.workflows.file_check import CheckContext, check_file, open_file
 from batchpay.workflows.requests import FileRequest

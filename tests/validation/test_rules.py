@@ -18,9 +18,9 @@ from batchpay.schemas.ach import ach_schema
 from batchpay.schemas.address import billing_schema, shipping_schema
 from batchpay.schemas.calendar import federal_reserve_holidays, is_banking_day
 from batchpay.schemas.columns import COLUMNS, RECURRING, REQUIRED
-from batchpay.schemas.options import RuleOptions
 from batchpay.schemas.payment import payment_schema
 from batchpay.schemas.recurring import recurring_schema
+from batchpay.schemas.rule import RuleOptions
 from batchpay.schemas.tables import COUNTRIES, CURRENCIES, SEC_CODES, STATES
 from tests.support.row_factory import AS_OF, mutated_rows
 from tests.support.text_chunks import RECURRING as RECURRING_CELLS

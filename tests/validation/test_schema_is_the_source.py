@@ -11,9 +11,8 @@ import pytest
 
 from batchpay.schemas import account, payment
 from batchpay.schemas.columns import COLUMNS
-from batchpay.schemas.options import RuleOptions
 from batchpay.schemas.payment import payment_schema
-from batchpay.schemas.rule import rules_of
+from batchpay.schemas.rule import RuleOptions, rules_of
 from batchpay.validation.compiled_rules import Findings, RuleBook, rule_book
 from tests.support.row_factory import AS_OF, mutated_rows
 from tests.support.text_chunks import VALID, TextChunks, text_frame

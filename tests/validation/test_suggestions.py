@@ -10,7 +10,7 @@ import pytest
 
 from batchpay.schemas.catalogue import suggesting_rules
 from batchpay.schemas.columns import RECURRING
-from batchpay.schemas.options import RuleOptions
+from batchpay.schemas.rule import RuleOptions
 from batchpay.validation.verdict import Failure
 from tests.support.text_chunks import RECURRING as RECURRING_CELLS
 from tests.support.text_chunks import VALID, Kept, TextChunks

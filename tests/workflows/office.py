@@ -14,7 +14,7 @@ from batchpay.gateway.credentials import Credentials
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor
-from batchpay.schemas.options import RuleOptions
+from batchpay.schemas.rule import RuleOptions
 from batchpay.sending.limits import Limits
 from batchpay.settings import GatewaySettings, Secret, Settings, SubmitSettings
 from batchpay.summary import Summary

@@ -16,7 +16,7 @@ from batchpay.errors import WrongUse
 from batchpay.intake.source import Source
 from batchpay.payment import State, Totals
 from batchpay.schemas.catalogue import suggesting_rules
-from batchpay.schemas.options import RuleOptions
+from batchpay.schemas.rule import RuleOptions
 from batchpay.sending.limits import Limits
 from batchpay.settings import PolicySettings
 from batchpay.workflows import earlier_payments

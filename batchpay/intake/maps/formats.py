@@ -75,7 +75,7 @@ class NumberFormat:
         parts = cells.str.extract_groups(self._pattern()).struct.unnest().with_columns(cell=cells)
         sign = pl.concat_str(pl.col("front", "inner", "back").fill_null(""))
         whole = pl.col("whole")
-        for mark in self._grouping():
+        for mark in _ALIKE.get(self.thousands, self.thousands):
             whole = whole.str.replace_all(mark, "", literal=True)
         fraction = (pl.col("fraction").fill_null("") + "00").str.slice(0, 2)
         is_number = pl.col("whole").is_not_null() & sign.is_in(["", "+", *_NEGATIVE])
@@ -94,9 +94,6 @@ class NumberFormat:
         other = Direction.DEBIT.value if self.negative == Direction.CREDIT.value else Direction.CREDIT.value
         is_negative = cells.str.contains(r"[-\x{2212}(]").fill_null(value=False)
         return pl.select(pl.when(is_negative).then(pl.lit(self.negative)).otherwise(pl.lit(other))).to_series()
-
-    def _grouping(self) -> str:
-        return _ALIKE.get(self.thousands, self.thousands)
 
     def _pattern(self) -> str:
         currency = f"(?:{re.escape(self.currency)})?" if self.currency else ""
