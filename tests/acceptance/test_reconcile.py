@@ -141,7 +141,7 @@ def test_a_file_of_ours_settles_nothing(home: Home, kind: str, *, mapped: bool) 
     if kind == "a payment file without one" and mapped:
         assert done.returncode == 7 and "warning: this may be a file of your own" in done.stdout, done.stderr
     else:
-        assert done.returncode == 4 and "and no export" in done.stderr, done.stderr
+        assert done.returncode == 4 and "not an export" in done.stderr, done.stderr
     with ledger_in(home.path) as ledger:
         assert [row.state for row in ledger.rows(batch)] == [State.ACCEPTED, State.IN_DOUBT]
 
@@ -165,7 +165,7 @@ def test_what_may_be_a_file_of_ours_is_said_before_anybody_agrees(home: Home, he
     found = home.json("reconcile", batch, *told)
     assert "make sure that the gateway or the bank wrote it" in found["reconciliation"]["caution"]
     done = home.run("reconcile", batch, *told, *SIGNED)
-    assert " there; this may be a file of your own and no export" in done.stderr
+    assert " there; this may be a file of your own, not an export" in done.stderr
     assert "  warning: this may be a file of your own" in done.stdout
 
 
