@@ -75,10 +75,6 @@ lint: $(VENV)/.test  ## ruff and mypy --strict
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-.PHONY: samples
-samples: $(VENV)/.test  ## generate the sample files again, byte for byte
-	@$(BIN)/python -m tests.support.sample_files
-
 .PHONY: man
 man: $(VENV)/.test  ## write the manual page from the commands' help to build/batchpay.1
 	@mkdir -p build
