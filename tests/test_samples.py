@@ -13,7 +13,7 @@ import pytest
 from batchpay.intake.source import open_source
 from batchpay.sandbox.faults import ending_of
 from batchpay.schemas.columns import COLUMNS
-from batchpay.schemas.options import RuleOptions
+from batchpay.schemas.rule import RuleOptions
 from tests.support.independent_checker import ERROR, check_rows
 from tests.support.whole_check import check
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.campaign import durability, kills, races, restores, servers
+from tests.campaign import durability, kills, races, restores
 from tests.campaign.nights import Night, report
-from tests.campaign.sabotages import ROOT, SABOTAGES, Sabotage, broken, caught
+from tests.campaign.sabotages import SABOTAGES, Sabotage, caught
 from tests.campaign.trial import Bench, Findings, bench
+from tests.support.broken_program import broken
 from tests.support.postgres import programs_found
 from tests.support.strace import STRACE
 
@@ -109,17 +110,6 @@ def test_without_lock_and_token_the_rows_refuse_a_second_run(tmp_path: Path) -> 
     with bench(tmp_path / "bench", broken("no lock, no token", changes, tmp_path / "program")) as made:
         found = races.stopped_and_replaced(made, 0)
     assert (found.fired, found.wrong) == (0, [])
-
-
-def test_sabotage_still_finds_what_it_changes() -> None:
-    """One of the long campaign had lost its text to a later change, and only `make campaign` could tell."""
-    changes = [(one.name, change) for one in SABOTAGES for change in one.changes]
-    changes += [(name, change) for name, change, _ in servers.SABOTAGES]
-    for name, (file, text, _) in changes:
-        assert (ROOT / "batchpay" / file).read_text("utf-8").count(text) == 1, name
-    for name, _, test in servers.SABOTAGES:
-        path, _, function = test.partition("::")
-        assert f"def {function}(" in (ROOT / path).read_text("utf-8"), name
 
 
 @pytest.mark.parametrize(("last", "wrong"), [

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from batchpay.ledger.open import accept
+from tests.benchmarks.own_submit import ledger_settings
 from tests.benchmarks.process import CLIENT_CORE, OWN_PYTHON, PEERS_PYTHON, BenchmarkFailed, Measured, Sample, run
 from tests.benchmarks.results import Results
 from tests.benchmarks.server import BenchmarkServer, running_server
@@ -45,7 +47,8 @@ class Place:
         self.bodies(rows)
         fresh = self._folder / f"ledger-{rows}"
         shutil.rmtree(fresh, ignore_errors=True)
-        shutil.copytree(self._folder / f"kept-{rows}", fresh)  # to its place, with its witness: it knows both
+        shutil.copytree(self._folder / f"kept-{rows}", fresh)
+        accept(ledger_settings(fresh), "benchmark", "nothing else sends its payments")
         return fresh
 
     def send(self, server: BenchmarkServer, sender: str, width: int, rows: int) -> Sample:

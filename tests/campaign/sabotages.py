@@ -6,15 +6,14 @@ sabotage must be rewritten for the present code.
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.campaign import durability, kills, races, restores
 from tests.campaign.trial import Bench, Findings, bench
+from tests.support.broken_program import Change, broken
 
-ROOT = Path(__file__).resolve().parents[2]
 _RESUME = ("resume",)
 _SILENT = ("--silent-every", "5")
 _GARBAGE = ("--garbage-every", "5")
@@ -50,8 +49,7 @@ class Sabotage:
     """One way to break the program, and the trials that must notice."""
 
     name: str
-    changes: tuple[tuple[str, str, str], ...]
-    """File of the package, text, replacement."""
+    changes: tuple[Change, ...]
     trials: Callable[[Bench], Iterator[Findings]]
     oracle_options: tuple[str, ...] = ()
 
@@ -188,18 +186,6 @@ SABOTAGES = (
         _once(races.paid_under_another_name),
     ),
 )
-
-
-def broken(sabotage: str, changes: Iterable[tuple[str, str, str]], program: Path) -> Path:
-    """Copy the program and break the copy."""
-    shutil.copytree(ROOT / "batchpay", program / "batchpay")
-    for name, text, other in changes:
-        file = program / "batchpay" / name
-        content = file.read_text("utf-8")
-        if content.count(text) != 1:
-            raise LookupError(f"'{sabotage}': the text to change stands {content.count(text)} times in {name}")
-        file.write_text(content.replace(text, other), "utf-8")
-    return program
 
 
 def caught(sabotage: Sabotage, folder: Path) -> str | None:

@@ -17,7 +17,7 @@ import requests.exceptions
 import urllib3.exceptions
 
 from batchpay.gateway.connection import Connection, Connector
-from batchpay.gateway.wire import HEAD_BYTES_MAX, INTERIM_ANSWERS_MAX, AnswerReader, AnswerRefused
+from batchpay.gateway.wire import HEAD_BYTES_MAX, INTERIM_ANSWERS_MAX, AnswerReader, AnswerRefused, header_block
 from batchpay.payment import State
 from batchpay.sandbox.options import Options
 from batchpay.sandbox.server import running
@@ -126,6 +126,12 @@ def test_what_surrounds_an_answer_is_bounded_as_well() -> None:
     with pytest.raises(AnswerRefused, match="the answer is longer than allowed"):
         for _ in range(20):
             noted.feed(b"x" * 4096)
+
+
+def test_an_api_id_of_two_headers_is_none() -> None:
+    """It put an extra header into every request."""
+    with pytest.raises(ValueError, match="not allowed in a header"):
+        header_block([("SERVICE-API-ID", "office\r\nX-Smuggled: 1")])
 
 
 def exception_classes() -> list[type[BaseException]]:

@@ -46,8 +46,6 @@ class Call:
     arguments: tuple[str, ...]
     folder: str
     environment: dict[str, str]
-    output: str = ""
-    """Where standard output goes, if it is not an ordinary file (/dev/full)."""
     person: str = "ada"
     """The account that runs it, as the operating system names it."""
 
@@ -112,7 +110,7 @@ def _main(call: Call) -> int:
     from batchpay.cli.main import main
 
     out, err = _streams(call)
-    places = (os.devnull, call.output or out, err)
+    places = (os.devnull, out, err)
     flags = (os.O_RDONLY, *(2 * [os.O_WRONLY | os.O_CREAT | os.O_TRUNC]))
     for number, (place, flag) in enumerate(zip(places, flags, strict=True)):
         descriptor = os.open(place, flag, 0o600)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -237,27 +236,6 @@ def _alive(world: World) -> list[Batch]:
     return [one for one in world.batches.values() if not one.lost]
 
 
-def foreign_settings(world: World, a: int, b: int, c: int) -> None:
-    """Someone leaves a settings file in the folder that would send payments elsewhere."""
-    file = chosen(world.files, a)
-    path = world.home / "batchpay.toml"
-    if file is None or world.forbidden:
-        return
-    path.write_text(f'[gateway]\nbase_url = "{world.gateway.origin(live=not world.live)}"\n', "utf-8")
-    path.chmod(0o666)
-    if b % 2 and os.geteuid() == 0:
-        path.chmod(0o600)
-        os.chown(path, 65534, 65534)
-    call, command = prepare(world, file, [], forbidden="")
-    environment = {name: text for name, text in call.environment.items() if name != "BATCHPAY_BASE_URL"}
-    command.forbidden = "the settings are a stranger's"
-    command.disturbed = True
-    try:
-        world.end(command, run_here(Call(call.arguments, call.folder, environment)))
-    finally:
-        path.unlink()
-
-
 def other_environment(world: World, a: int, b: int, c: int) -> None:
     """The setting says that the gateway is the other kind, test or live, while its address stays."""
     file = chosen(world.files, a)
@@ -269,17 +247,6 @@ def other_environment(world: World, a: int, b: int, c: int) -> None:
     environment = "test" if world.live else "live"
     mistyped = {**call.environment, "BATCHPAY_ENVIRONMENT": environment}
     world.end(command, run_here(Call(call.arguments, call.folder, mistyped)))
-
-
-def odd_api_id(world: World, a: int, b: int, c: int) -> None:
-    """An API id that would smuggle an extra header into every request."""
-    file = chosen(world.files, a)
-    if file is None or world.forbidden:
-        return
-    call, command = prepare(world, file, [], forbidden="its API id is two headers")
-    command.disturbed = True
-    smuggled = {**call.environment, "BATCHPAY_API_ID": "office\r\nX-Smuggled: 1"}
-    world.end(command, run_here(Call(call.arguments, call.folder, smuggled)))
 
 
 def look_around(world: World, a: int, b: int, c: int) -> None:

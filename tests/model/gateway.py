@@ -64,8 +64,6 @@ class Gateway:
     answers: list[str] = field(default_factory=list)
     """Answers of the next payments; success when none is left."""
     hook: Hook | None = None
-    odd_headers: list[str] = field(default_factory=list)
-    """Header names that no client of ours sends."""
     odd_answers: int = 0
     """How many payments were answered with something other than success."""
     _counts: dict[str, int] = field(default_factory=dict)
@@ -90,7 +88,7 @@ class Gateway:
 
     def begin(self) -> None:
         """Forget everything: a new walk."""
-        self.arrivals, self.answers, self.hook, self.odd_headers, self._counts = [], [], None, [], {}
+        self.arrivals, self.answers, self.hook, self._counts = [], [], None, {}
         self.odd_answers = 0
 
     def of(self, command: str) -> list[Arrival]:
@@ -122,7 +120,6 @@ class Gateway:
 
     def _answer(self, connection: socket.socket, line: str, headers: dict[str, str], body: bytes, live: bool) -> bool:
         """Answer one request; False closes the connection."""
-        self.odd_headers += [name for name in headers if name.startswith("x-")]
         kind = "payment" if "/payment" in line else "account" if line.startswith("GET") else "connection"
         with self._turn:
             count = self._counts[kind] = self._counts.get(kind, 0) + 1

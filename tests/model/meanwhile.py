@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.model import clock
 from tests.model.actions import SHAPES, WRONG_CASE, chosen, corrected, go_on, make, options_of, prepare, send, settle
 from tests.model.business import Batch, Row
-from tests.model.command import Call, Done, run_here
+from tests.model.command import Done, run_here
 from tests.model.files import read_table, write_file
 from tests.model.world import Command, File, Violation, World
 
@@ -149,21 +149,6 @@ def archive(world: World, a: int, b: int, c: int) -> None:
         raise Violation(f"{file.name} was archived with {waiting} rows that wait")
     if not list(folder.glob(f"{Path(file.name).stem}*")):
         raise Violation(f"{file.name} is neither where it was nor in the archive")
-
-
-def full_output(world: World, a: int, b: int, c: int) -> None:
-    """Submit with a standard output that can't be written: the exit code says what became of the payments."""
-    file = chosen(world.files, a)
-    if file is None or world.forbidden:
-        return
-    call, command = prepare(world, file, [])
-    command.disturbed = True
-    done = run_here(Call(call.arguments, call.folder, call.environment, "/dev/full"))
-    world.end(command, done)
-    call, again = prepare(world, file, [])
-    after = world.end(again, run_here(call))  # it may send what waits
-    if after.json.get("in_doubt") and done.code != 7:
-        raise Violation(f"rows are in doubt, and with a full standard output the exit code is {done.code}")
 
 
 def reconcile(world: World, a: int, b: int, c: int) -> None:

@@ -46,7 +46,7 @@ STORIES: dict[str, int] = {
     "make submit:*:0|6 second_ledger": 4,
     "make submit:*:6 edit_by_hand": 5,
     "make submit:*:0|6 alter:*:1|2 clock_ahead submit": 4,
-    "make clock_back|foreign_settings|odd_api_id|full_output": 10,
+    "make clock_back": 3,
     "make submit:*:0 other_environment": 2,
     "make submit? look_around": 5,
     "make submit:*:0|6 back_up make? submit bring_back accept? submit|resume": 3,

@@ -13,17 +13,18 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
+from tests.campaign.sabotages import SABOTAGES
 from tests.model.__main__ import walk_aside
 from tests.model.catalogue import ACTIONS
 from tests.model.command import Forks
 from tests.model.sabotages import DEFECTS
 from tests.model.stories import NUMBERS
 from tests.model.walk import Failure, Runner, Step, steps_of
+from tests.support.broken_program import ROOT
 
 WALKS = 200
 PROCESSES = 2
 """How many at the same time: the walks take a core each."""
-_ROOT = Path(__file__).resolve().parents[2]
 _NUMBER = st.integers(0, 59)
 
 
@@ -94,7 +95,6 @@ def test_a_failure_tells_how_to_see_it_again() -> None:
 
 def test_every_defect_can_still_be_put_back() -> None:
     """A sabotage whose text is gone no longer shows anything."""
-    for defect in DEFECTS:
-        for name, text, _ in defect.changes:
-            file = _ROOT / (name.removeprefix("../") if name.startswith("../") else f"batchpay/{name}")
-            assert file.read_text("utf-8").count(text) == 1, (defect.name, name)
+    for one in (*DEFECTS, *SABOTAGES):
+        for file, text, _ in one.changes:
+            assert (ROOT / "batchpay" / file).read_text("utf-8").count(text) == 1, (one.name, file)

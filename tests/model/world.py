@@ -192,11 +192,9 @@ class World:
         invariants.hold_all(self, [(command, done)], [(command, done)])
         return done
 
-    def run(self, *arguments: str, output: str = "", **known: Any) -> Done:
+    def run(self, *arguments: str, **known: Any) -> Done:
         """Run a command in this process."""
         call = self.call(*arguments)
-        if output:
-            call = Call(call.arguments, call.folder, call.environment, output)
         return self.end(self.begin(call, **known), run_here(call))
 
     def ask(self, *arguments: str) -> Done:
