@@ -61,7 +61,8 @@ def add_in_doubt_elsewhere(summary: Summary, ledger: Ledger, finished: BatchSumm
 def all_in_doubt(settings: Settings) -> dict[str, dict[str, Totals]]:
     """Return what is in doubt in the environment of these settings: nothing before the first call at a test gateway.
 
-    Raises LedgerMissing where that is not known: a witness remembers a ledger, or the gateway moves money.
+    Raises LedgerNotUsable where that is not known: without a ledger if a witness remembers one or the gateway moves
+    money, and where a ledger without a row in doubt may not know the latest payments, as when it was restored.
     """
     try:
         ledger = open_ledger(settings.ledger, read_only=True)
@@ -70,7 +71,10 @@ def all_in_doubt(settings: Settings) -> dict[str, dict[str, Totals]]:
             raise
         return {}
     with closing(ledger):
-        return in_doubt(ledger, environment_of(settings.gateway))
+        found = in_doubt(ledger, environment_of(settings.gateway))
+        if not found and ledger.differences:
+            raise ledger.differences[0]
+        return found
 
 
 def all_batches(settings: Settings) -> list[Summary]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from types import ModuleType
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from batchpay.errors import LedgerMissing
+from batchpay.errors import LedgerMissing, LedgerNotUsable
 from batchpay.ledger import open as door
 from batchpay.workflows import approve, earlier_payments, health, ledger_care, reconcile, resolve, status
 from batchpay.workflows.reconcile import ReconcileRequest
@@ -84,6 +85,28 @@ def test_a_ledger_that_is_away_does_not_mean_that_nothing_is_in_doubt(
         server, database = request.getfixturevalue("postgres_server"), desk.settings.ledger.url.rpartition("/")[2]
         server.run("DROP SCHEMA batchpay CASCADE", database)
     with pytest.raises(LedgerMissing):
+        status.all_in_doubt(desk.settings)
+
+
+def test_a_restored_ledger_does_not_mean_that_nothing_is_in_doubt(
+    on_both: None, desk: Desk, request: pytest.FixtureRequest
+) -> None:
+    """It had lost the payment in doubt: until a file came, every call ended with 0 and said nothing."""
+    url = desk.settings.ledger.url
+    desk.submit(desk.file("april.csv", ONE | {"paymentId": "P-0", "invoiceNumber": "A-0"}))
+    if (ledger := door.file_of(desk.settings.ledger)) is not None:
+        shutil.copy(ledger, copy := ledger.with_name("copy"))
+    else:
+        server, database = request.getfixturevalue("postgres_server"), url.rpartition("/")[2]
+        server.run(f"CREATE DATABASE {database}_copy TEMPLATE {database}")
+    desk.answer = lambda _: IN_DOUBT
+    batch = desk.submit(desk.file("may.csv", ONE)).batch or ""
+    assert list(status.all_in_doubt(desk.settings)) == [batch]
+    if ledger is not None:
+        copy.replace(ledger)
+    else:
+        server.put_back(f"{database}_copy", database)
+    with pytest.raises(LedgerNotUsable, match="ledger accept"):
         status.all_in_doubt(desk.settings)
 
 
