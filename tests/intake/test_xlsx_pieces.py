@@ -133,6 +133,21 @@ def test_a_formula_that_gave_a_shared_text() -> None:
     assert piece.special.formulas[9, 3] is False
 
 
+def test_parts_are_where_the_workbook_says() -> None:
+    """A small package keeps its parts elsewhere: its dates were numbers, and account numbers lost their zeros."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(made()) as source, zipfile.ZipFile(out, "w") as target:
+        for name in source.namelist():
+            part = source.read(name).replace(b'Target="styles.xml"', b'Target="/formats/f.xml"')
+            if name.endswith("workbook.xml.rels") and b"sharedStrings" not in part:
+                end = b'<Relationship Id="rId9" Type="http://x/sharedStrings" Target="../texts.xml"/></Relationships>'
+                part = part.replace(b"</Relationships>", end)
+            moved = {"xl/styles.xml": "formats/f.xml", "xl/sharedStrings.xml": "texts.xml"}
+            target.writestr(moved.get(name, name), part)
+    (piece,) = read(out)
+    assert (piece.rows[0][0], piece.rows[0][11]) == ("text 0", date(2026, 11, 1))
+
+
 def test_dates_that_count_from_1904() -> None:
     """Old workbooks of a Macintosh: their dates are four years later than their numbers say elsewhere."""
     (piece,) = read(made(book_change=lambda part: part.replace(b"<workbookPr ", b'<workbookPr date1904="1" ')))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import zipfile
 import zlib
 from dataclasses import dataclass
+from posixpath import join, normpath
 from typing import BinaryIO
 from xml.etree import ElementTree
 from xml.parsers import expat
@@ -76,21 +77,30 @@ _OTHER_KINDS = {
 
 def list_sheets(archive: zipfile.ZipFile) -> list[SheetEntry]:
     """List the worksheets with the parts that contain them."""
-    workbook_path = _workbook_path(archive)
-    folder, _, file_name = workbook_path.rpartition("/")
-    relations: dict[str, str] = {}
-    for relation in _xml(archive, f"{folder}/_rels/{file_name}.rels"):
-        target = relation.get("Target", "")
-        if not relation.get("Type", "").endswith("/worksheet"):
-            continue  # of a chart, which has a sheet of its own
-        relations[relation.get("Id", "")] = target.lstrip("/") if target.startswith("/") else f"{folder}/{target}"
+    relations = _parts_of(archive, "worksheet")  # a chart may have a sheet of its own
     sheets: list[SheetEntry] = []
-    for element in _xml(archive, workbook_path).iter():
+    for element in _xml(archive, _workbook_path(archive)).iter():
         if _local(element.tag) == "sheet":
             key = next((value for name, value in element.items() if _local(name) == "id" and "}" in name), "")
             state = element.get("state", "visible")
             sheets.append(SheetEntry(element.get("name", ""), state, part_named(archive, relations.get(key, ""))))
     return sheets
+
+
+def part_for(archive: zipfile.ZipFile, kind: str) -> str:
+    """Return the name of the workbook's part that has its `styles` or `sharedStrings`, '' where it has none."""
+    paths = (*_parts_of(archive, kind).values(), f"xl/{kind}.xml")
+    return next(filter(None, (part_named(archive, path) for path in paths)), "")
+
+
+def _parts_of(archive: zipfile.ZipFile, kind: str) -> dict[str, str]:
+    """Return the paths of the workbook's parts of a kind, by the names that it has for them."""
+    folder, _, file_name = _workbook_path(archive).rpartition("/")
+    paths: dict[str, str] = {}
+    for relation in _xml(archive, f"{folder}/_rels/{file_name}.rels"):
+        if relation.get("Type", "").endswith(f"/{kind}"):
+            paths[relation.get("Id", "")] = normpath(f"/{join(folder, relation.get('Target', ''))}").lstrip("/")
+    return paths
 
 
 @dataclass(frozen=True)
@@ -107,7 +117,7 @@ def read_styles(archive: zipfile.ZipFile) -> Styles:
     """Read the number formats; raises FileRefused where they can't be read."""
     codes: dict[int, str] = {}
     of_cells: list[int] = []
-    path = part_named(archive, "xl/styles.xml")
+    path = part_for(archive, "styles")
     try:
         for element in _xml(archive, path) if path else ():
             kind = _local(element.tag)

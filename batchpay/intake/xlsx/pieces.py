@@ -30,7 +30,7 @@ from batchpay.intake.xlsx.archive import (
     BROKEN,
     SheetEntry,
     counts_from_1904,
-    part_named,
+    part_for,
     read_styles,
     refuse_doctype,
 )
@@ -221,7 +221,7 @@ class SharedTexts:
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._blocks: list[tuple[int, bytes, array[int]]] = []
         """Number of the first text, all texts, and where each begins and ends."""
-        path = part_named(archive, "xl/sharedStrings.xml")
+        path = part_for(archive, "sharedStrings")
         if not path:
             raise FileRefused("is a broken XLSX")
         count, size = 0, 0
