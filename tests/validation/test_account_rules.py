@@ -173,7 +173,7 @@ HOUSE_CODES = ("whitespace", "characters", "unexpected")
 """Ours alone: the interface takes one processor's attributes as optional for another."""
 
 
-@hypothesis.settings(max_examples=300, derandomize=True, deadline=None, database=None)
+@hypothesis.settings(max_examples=120, derandomize=True, deadline=None, database=None)
 @hypothesis.given(accounts | likely, strategies.booleans())
 def test_description_and_sandbox_agree(account: Cells, update: bool) -> None:
     """What our rules take, the description and the sandbox take; what only the interface forbids, all three refuse."""
