@@ -37,11 +37,11 @@ def row_columns(
     number, _ = batch_number(store, batch)
     wanted = [STATE_CODES[state] for state in (State if states is None else states) if state is not State.REJECTED]
     statement = sql.rows_in(len(wanted), of_amounts=cents is not None)
-    amounts = () if cents is None else (json.dumps(sorted(cents)),)
+    wanted_cents = () if cents is None else (json.dumps(sorted(cents)),)
     with store.reading() as connection:
         details = Details(store, connection, number)
         for ids in pieces(connection, number):
-            codes, directions, *arrays = connection.execute(statement, (*ids, *wanted, *amounts)).fetchone()
+            codes, directions, *arrays = connection.execute(statement, (*ids, *wanted, *wanted_cents)).fetchone()
             if not codes:
                 continue
             rows, lines, amounts, *others = map(json.loads, arrays)
