@@ -20,7 +20,7 @@ FRAMING_FACTOR = 8
 """A body in the smallest chunks takes six bytes on the wire for each of its own; anything beyond this is padding."""
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
-_HEADER_VALUE = re.compile(r"[\t -~]*", re.ASCII)
+_HEADER_VALUE = re.compile(r"([!-~]([\t -~]*[!-~])?)?", re.ASCII)
 _TARGET = re.compile(r"/[!-~]*", re.ASCII)
 _NO_BODY_STATUSES = frozenset({204, 304})
 

@@ -475,9 +475,11 @@ def test_unusable_settings_are_refused_before_anything(changes: dict[str, str]) 
         PaymentsClient(GatewaySettings(**{"base_url": "http://127.0.0.1:1", **changes}), CREDENTIALS)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("value", ["id\r\nX-Injected: 1", "id\nX: 1", "id\r", "id\x00", "id\x7f", "\u0130d"])
+@pytest.mark.parametrize(
+    "value", ["id\r\nX-Injected: 1", "id\nX: 1", "id\r", "id\x00", "id\x7f", "\u0130d", " id", "id\t"]
+)
 def test_header_values_are_checked_one_by_one(value: str) -> None:
-    """A line break in gateway.api_id made a header of its own, since only the lines as a whole were checked."""
+    """A line break in gateway.api_id made a header of its own; a space before it was an internal error."""
     with pytest.raises(SettingsNotUsable, match=r"gateway\.api_id"):
         PaymentsClient(GatewaySettings(base_url="http://127.0.0.1:1"), replace(CREDENTIALS, api_id=value))
     with pytest.raises(ValueError, match="not allowed in a header"):
