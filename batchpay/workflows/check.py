@@ -194,6 +194,8 @@ def dry_run(
     `results` is where a submission would write its results: if results of a batch that the ledger does not know are
     already there, the file is refused here as well.
     """
+    if settings.gateway.base_url:  # it is shown: one that has a password in it is refused
+        check_origin(settings.gateway.base_url)
     if preflight is not None and insists:
         preflight.check_connection()
     with ledger_if_any(settings.ledger) as ledger:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from batchpay.errors import CredentialsNotUsable
+from batchpay.errors import CredentialsNotUsable, SettingsNotUsable
 from batchpay.payment import State
 from tests.support.command import small_file
 from tests.support.in_process import Caller
@@ -50,6 +50,16 @@ def test_credentials_that_the_payments_refuse_are_told_by_the_dry_run(call: Call
     call.settings(BATCHPAY_SERVICE_HEADER="OTHER")
     assert call("submit", "a.csv", "--dry-run", "--preflight")["exit_code"] == 6
     assert call("submit", "a.csv", "--dry-run")["exit_code"] == 0
+
+
+def test_an_address_with_a_password_is_refused_and_not_shown(call: Caller, tmp_path: Path) -> None:
+    """A dry run printed it, password and all, and what no submission would accept ended with 0."""
+    call("ledger", "init")
+    small_file(tmp_path / "a.csv", 2)
+    for address in ("https://ann:Passw0rd@pay.example.com", "pay.example.com", "http://pay.example.com"):
+        call.settings(BATCHPAY_BASE_URL=address)
+        assert call.exit_code("submit", "a.csv", "--dry-run") == SettingsNotUsable.exit_code
+        assert "Passw0rd" not in call.text("submit", "a.csv", "--dry-run")
 
 
 def test_the_ledgers_key_is_never_sent_as_the_gateways(call: Caller, tmp_path: Path) -> None:
