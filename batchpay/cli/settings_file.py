@@ -70,8 +70,10 @@ def read_settings_file(path: Path | None, profile: str | None) -> dict[str, Any]
         raise SettingsNotUsable(f"settings file {path} can't be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise SettingsNotUsable(f"settings file {path} can't be read: it is not UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsNotUsable(f"settings file {path} can't be read: {error}") from None
+    except (ValueError, RecursionError) as error:
+        is_told = isinstance(error, tomllib.TOMLDecodeError)
+        told = str(error) if is_told else "a number is too long, or brackets are nested too deep"
+        raise SettingsNotUsable(f"settings file {path} can't be read: {told}") from None
     profiles = _table(path, "profile", tables.pop("profile", {}))
     if profile is not None:
         if profile not in profiles:

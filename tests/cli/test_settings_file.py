@@ -28,6 +28,7 @@ from batchpay.settings import check_tables, load_settings
     ("[profile.day]", "did you mean day"), ("[gateway", "can't be read"),
     ('ledger.url = "a\\u0000b"', "has a NUL character"),
     ("# Montréal".encode("latin-1"), "can't be read: it is not UTF-8"),
+    ("a = " + "[" * 3000, "too deep"), ("a = " + "9" * 5000, "too long"),
 ])  # fmt: skip
 def test_malformed_files(tmp_path: Path, text: str | bytes, told: str) -> None:
     """No shape of a file is an internal error. Four of these once were."""
