@@ -83,7 +83,7 @@ def tls_context(settings: GatewaySettings) -> ssl.SSLContext:
 
 def _show_client_certificate(context: ssl.SSLContext, certificate: str, key: str) -> None:
     """Load what a gateway with mutual TLS asks for; raises CredentialsNotUsable for a key that others can read."""
-    read_secret_file(Path(key), "gateway.client_key")
+    read_secret_file(Path(key), "gateway.client_cert" if key == certificate else "gateway.client_key")
 
     def no_password() -> str:
         raise SettingsNotUsable(f"gateway.client_key {key} is encrypted; its password can't be asked for")

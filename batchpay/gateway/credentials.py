@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
+import threading
 from collections.abc import MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,18 +59,44 @@ def _printed_by(command: str) -> Secret:
     """Run the command that prints the key; what it prints otherwise, which may hold the key, is shown nowhere."""
     try:
         words = shlex.split(command)
-        done = subprocess.run(  # noqa: S603 - a settings file that only its owner or root may write names it
-            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_TIMEOUT_S, check=False
+        process = subprocess.Popen(  # noqa: S603 - a settings file that only its owner or root may write names it
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
-        problem = f"did not end within {COMMAND_TIMEOUT_S} seconds"
     except (OSError, ValueError, IndexError) as error:
-        problem = f"can't be run: {getattr(error, 'strerror', None) or 'it is not a command line'}"
+        reason = getattr(error, "strerror", None) or "it is not a command line"
+        raise CredentialsNotUsable(
+            f"gateway.api_key_command can't be run: {reason}; run it by hand to see why"
+        ) from None
+    ended = threading.Event()
+
+    def end() -> None:
+        ended.set()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+    timer = threading.Timer(COMMAND_TIMEOUT_S, end)
+    timer.start()
+    with process:
+        assert process.stdout is not None, "it was asked for"
+        printed = process.stdout.read(_KEY_BYTES_MAX + 1)
+        if len(printed) > _KEY_BYTES_MAX:
+            end()
+    timer.cancel()
+    text = printed.decode("utf-8", "replace").strip()
+    if len(printed) > _KEY_BYTES_MAX:
+        problem = f"printed more than {_KEY_BYTES_MAX:,} bytes"
+    elif ended.is_set():
+        problem = f"did not end within {COMMAND_TIMEOUT_S} seconds"
+    elif process.returncode:
+        problem = f"ended with code {process.returncode}"
+    elif text:
+        return Secret(text)
     else:
-        text = done.stdout[:_KEY_BYTES_MAX].decode("utf-8", "replace").strip()
-        if not done.returncode and text:
-            return Secret(text)
-        problem = f"ended with code {done.returncode}" if done.returncode else "printed nothing"
+        problem = "printed nothing"
     raise CredentialsNotUsable(f"gateway.api_key_command {problem}; run it by hand to see why")
 
 
