@@ -192,7 +192,7 @@ def _record(
     later = [one.row for one in chosen if one.decision == SEND_AGAIN]
     try:
         doubts = _doubts(here, batch)
-        signed.signature.recorded(person.actor(), list(doubts.values()))
+        signed.signature.recorded(person.actor(), doubts.values)
         for one in chosen:
             signed.require_same(one.row, doubts.get(one.row))
         places = _places(here, batch, doubts)

@@ -122,8 +122,8 @@ def _settle(
         decider.show(doubt)
     settled = [doubt for doubt in found if doubt.decision is not None]
     if settled:
-        signature = decider.sign()
-        who = signature.recorded(actor, rows_in_doubt(ledger, batch.batch, settings.gateway.timeout))
+        signature, doubts = decider.sign(), rows_in_doubt(ledger, batch.batch, settings.gateway.timeout)
+        who = signature.recorded(actor, lambda: doubts)
         decider.confirm(0)
         decisions = [doubt.decision for doubt in settled if doubt.decision is not None]
         ledger.resolve(batch.batch, decisions, who, f"{signature.reason}; found in {Path(export.name).name}")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar
 
 from batchpay.errors import BatchHeld, FileRefused, WrongUse
@@ -64,13 +65,14 @@ class Signature:
     name: str
     reason: str
 
-    def recorded(self, actor: Actor, rows: Collection[Doubt | LedgerRow]) -> str:
+    def recorded(self, actor: Actor, rows: Callable[[], Iterable[Doubt | LedgerRow]]) -> str:
         """Return who decides, with the account that acts, as the ledger records it.
 
-        Raises WrongUse if the name or the reason contains an account number of the rows decided about.
+        Raises WrongUse if the name or the reason contains an account number of the rows decided about, which are read
+        one by one, and only where a text has a number that long.
         """
-        refuse_account_numbers("the reason", self.reason, rows)
-        refuse_account_numbers("the name", self.name, rows)
+        refuse_account_numbers("the reason", self.reason, rows())
+        refuse_account_numbers("the name", self.name, rows())
         return f"{self.name} ({actor})"
 
 
@@ -188,7 +190,7 @@ def _record(
     hosts_are_gone: bool,
 ) -> None:
     signature = decider.sign()
-    who = signature.recorded(actor, list(proposal.doubts.values()))
+    who = signature.recorded(actor, proposal.doubts.values)
     decider.confirm(proposal.effect.get(State.PENDING, Totals()).rows)
     if hosts_are_gone:
         ledger.say_hosts_gone(batch, who, signature.reason)
@@ -216,7 +218,7 @@ def cancel(
             before = ledger.find(found.batch).by_state[State.PENDING]
             if rows is None and not before.rows:
                 raise WrongUse(f"batch {found.batch} has no pending rows; nothing was cancelled")
-            who = signature.recorded(actor, list(ledger.rows(found.batch, [State.PENDING])))
+            who = signature.recorded(actor, partial(ledger.rows, found.batch, [State.PENDING]))
             ledger.cancel(found.batch, rows, who, signature.reason)
         found = ledger.find(found.batch)
         after = found.by_state[State.PENDING]
