@@ -71,6 +71,9 @@ BARE_ROW = "_bare"
 knows: such cells need no escaping in JSON. Code that changes a cell drops the flag."""
 CORRECTED = "_corrected"
 """What `--accept-suggestions` changed in a row: `column: old -> new; column: old -> new`."""
+DOUBTED = "?"
+"""Stands before an account number whose zeros in front may be lost: the rejects file has it as text, and once read
+back, nothing but this mark would show the doubt. No rule lets it pass, so a person has to change the cell."""
 MAP_FAULT = "map"
 """The code of a cell that a map can't convert with certainty; its message follows the code."""
 

@@ -66,7 +66,7 @@ def test_text_cells(tmp_path: Path) -> None:
         ("achAccountNumber", 123456789012345, "0", "123456789012345", None),
         ("achAccountNumber", 1234567890123456, "0", "1.23456789012346E+15", "precision"),
         ("achAccountNumber", 12345678, "0000000000", "0012345678", None),
-        ("achAccountNumber", 123456789012, "0.00E+00", "123456789012", "precision"),
+        ("achAccountNumber", 123456789012, "0.00E+00", "?123456789012", "precision"),
         ("achRoutingNumber", 21000021, "General", "21000021", "leading_zero"),
         ("achRoutingNumber", 21000021, "000000000", "021000021", None),
         ("gatewayId", 1001.5, "General", "1001.5", "format"),
@@ -168,6 +168,7 @@ def test_account_numbers_that_are_numbers(tmp_path: Path) -> None:
     assert not any(name.startswith("_fault") for name in frame.columns)
     del formats["K3"]
     frame = read(workbook(tmp_path, [HEADER, *rows[::-1]], **formats), REQUIRED)
+    assert frame["achAccountNumber"].to_list() == ["0012345678", "0012345678", "?12345678", "?12345678"]
     assert frame["_fault.achAccountNumber"].to_list() == [None, None, "numeric_account", "numeric_account"]
     assert frame["_fault.achRoutingNumber"].to_list() == [None, None, "leading_zero", None]
     assert "_warn.achAccountNumber" not in frame.columns

@@ -18,7 +18,8 @@ from batchpay.schemas.columns import CORRECTED
 from batchpay.schemas.rule import RuleOptions
 from batchpay.validation.check import all_rows, valid_rows
 from batchpay.validation.rejects import holds_only_rows_of, open_rejects
-from tests.support.payment_files import HEADER, line, rejected, write
+from tests.support.payment_files import HEADER, line, rejected, workbook, write
+from tests.support.payment_files import VALID as VALID_CELLS
 from tests.support.text_chunks import VALID, Cells, Kept, TextChunks
 from tests.support.whole_check import check
 
@@ -114,6 +115,23 @@ def test_an_account_number_is_never_corrected() -> None:
     assert not [name for name in suggesting_rules() if name.startswith("achAccountNumber.")]
     verdict = check(TextChunks([_row(achAccountNumber=" 123456789")]), ALL)
     assert (verdict.accepted, verdict.counts) == ({}, {"achAccountNumber.whitespace": 1})
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet", ".xlsx"])
+def test_a_doubted_account_in_rejects_is_no_account(tmp_path: Path, ending: str) -> None:
+    """A sheet lost the zeros of both numbers; its rejects had the accounts as texts, and zeroless ones were paid."""
+    changes = [{"achAccountNumber": 12345678, "achRoutingNumber": 21000021}, {"achAccountNumber": 87654321}]
+    rows = [[(VALID_CELLS | cells)[name] for name in HEADER] for cells in changes]
+    path = tmp_path / f"r{ending}"
+    with open_source(workbook(tmp_path, [HEADER, *rows])) as source:
+        rejects = open_rejects(path, source)
+        assert check(source, ALL, rejects=rejects).counts == {"achAccountNumber.numeric_account": 2}
+        rejects.commit()
+    for options in (PLAIN, ALL, replace(ALL, normalize=True)):
+        with open_source(str(path)) as again:
+            verdict = check(again, options)
+        assert verdict.valid.rows == 0
+        assert verdict.counts["achAccountNumber.account"] == 2
 
 
 def test_repairs_and_corrections_are_counted_apart() -> None:

@@ -13,7 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from batchpay.intake.header import CellForm
 from batchpay.intake.xlsx.number_formats import is_scaled, shown
-from batchpay.schemas.columns import ACCOUNT, COLUMNS, DATES, DIGITS_MATTER, FAULT, FLAGS, MONEY, ROUTING, SUGGEST, WARN
+from batchpay.schemas.columns import (
+    ACCOUNT,
+    COLUMNS,
+    DATES,
+    DIGITS_MATTER,
+    DOUBTED,
+    FAULT,
+    FLAGS,
+    MONEY,
+    ROUTING,
+    SUGGEST,
+    WARN,
+)
 
 LOST_ZERO, TEXT_FORMULA = "leading_zero", "text_formula"
 NUMERIC_ACCOUNT = "numeric_account"
@@ -91,7 +103,7 @@ def _number(value: float, column: str, number_format: str | None) -> Cell:
     if number_format is not None and value >= 0:
         seen = shown(number_format, int(value))
         if seen is None and column in DIGITS_MATTER:
-            return digits, "precision", None
+            return (DOUBTED if column == ACCOUNT else "") + digits, "precision", None
         digits = seen or digits
     elif column == ACCOUNT:
         return digits, NUMERIC_ACCOUNT, None
@@ -166,11 +178,15 @@ class ColumnRenderer:
             texts, codes, suggestions = self._column(
                 self._forms[at], values, piece.first_row, errors[at], formulas[at], styles[at]
             )
-            columns[f"c{at}"] = texts
             warnings: dict[int, str] = {}
-            if NUMERIC_ACCOUNT in codes.values() and not self._zeros_were_lost:
-                warnings = {row: code for row, code in codes.items() if code == NUMERIC_ACCOUNT}
-                codes = {row: code for row, code in codes.items() if code != NUMERIC_ACCOUNT}
+            if numeric := [row for row, code in codes.items() if code == NUMERIC_ACCOUNT]:
+                if self._zeros_were_lost:
+                    texts = list(texts)
+                    for row in numeric:
+                        texts[row] = DOUBTED + texts[row]
+                else:
+                    warnings = {row: codes.pop(row) for row in numeric}
+            columns[f"c{at}"] = texts
             for kind, found in ((FAULT, codes), (SUGGEST, suggestions), (WARN, warnings)):
                 if found:
                     faults[f"{kind}c{at}"] = [found.get(row, "") for row in range(len(values))]
