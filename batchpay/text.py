@@ -93,8 +93,16 @@ def sum_word(word: str, *parts: Mapping[str, Totals]) -> str:
 
 
 def column_name(text: str) -> str:
-    """Return a name from a file, fit for one line of a message."""
-    return printable(text, characters_max=40)
+    """Return a name from a file, fit for one line of a message: where a file has no header it is a payment's cell."""
+    return printable(masked(text), characters_max=40)
+
+
+_LONG_NUMBER = re.compile(r"(?<!\d)(?!\d{4}-\d\d-\d\d\b|\d\d-\d\d-\d{4}\b)\d(?:[ -]?\d){6,}")
+
+
+def masked(text: str) -> str:
+    """Return a text in which numbers long enough to be an account's show their last four digits only; dates stay."""
+    return _LONG_NUMBER.sub(lambda found: f"****{re.sub('[ -]', '', found[0])[-4:]}", text)
 
 
 def guarded(cell: str | None) -> str | None:

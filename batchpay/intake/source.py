@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Self
 import polars as pl
 
 from batchpay.errors import FileRefused, ForeignColumns
+from batchpay.intake.bank_files import HEAD_BYTES, refuse_bank_file
 from batchpay.intake.csv.grammar import read_dialect
 from batchpay.intake.csv.reader import CsvReader, CsvText
 from batchpay.intake.header import Examples, Header, canonical_name, ours_as_meant, read_header, refuse_no_header
-from batchpay.intake.streams import HEAD_BYTES, FileKind, OpenFile, kind_of
+from batchpay.intake.streams import FileKind, OpenFile, kind_of
 from batchpay.intake.table_rows import FileEnd, one_content, without_totals_row
 from batchpay.schemas.columns import COLUMNS, MONEY, REQUIRED
 from batchpay.text import column_name
@@ -243,6 +244,7 @@ def _headers(
 ) -> tuple[Header, Header]:
     """Return the header as the rules see it, and as the reader yields it: the same unless there is a map."""
     place = f"{name}: "
+    refuse_bank_file(name, "\n".join(names))  # a workbook may hold the lines of one
     refuse_no_header(names, place)
     if mapping is None:
         try:

@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from batchpay.errors import BatchHeld, FileRefused
+from batchpay.intake.bank_files import HEAD_BYTES, refuse_bank_file
 from batchpay.text import is_text_encoding
 from batchpay.writing.atomic import FileIdentity
 
@@ -36,9 +37,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
 from typing import TypeVar
-
-HEAD_BYTES = 512
-"""This many first bytes are enough to recognize the kind."""
 
 
 class FileKind(StrEnum):
@@ -99,6 +97,7 @@ def kind_of(head: bytes, name: str, asked: str | None = None) -> tuple[FileKind,
     for magic, what in _REFUSED_MAGIC:
         if head.startswith(magic):
             raise FileRefused(f"{name}: is {what}")
+    refuse_bank_file(name, head.decode("utf-8", "replace"))
     text = b"".join(head.removeprefix(b"\xef\xbb\xbf").split()).lower()
     for beginning, what in _REFUSED_TEXT:
         if text.startswith(beginning):

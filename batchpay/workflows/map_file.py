@@ -17,7 +17,7 @@ from batchpay.intake.maps.mapping import Mapping, mapping_of
 from batchpay.intake.maps.proposal import Unmapped, finished, propose
 from batchpay.intake.source import Source, open_source
 from batchpay.schemas.columns import ACCOUNT, COLUMNS, MONEY, ROUTING
-from batchpay.text import row_count
+from batchpay.text import masked, row_count
 from batchpay.writing.atomic import PendingFile
 
 ROWS_MAX = 100_000
@@ -209,7 +209,7 @@ def _shown(name: str, row: dict[str, Any]) -> str | None:
         text = f"{_STARS}{text[-4:]}" if len(text) > 4 else _STARS
     elif text is not None and not re.fullmatch(_PLAIN.get(name, "(?!)"), text):
         # Anything else with that many digits may be an account number in the wrong column.
-        text = re.sub(r"[0-9][0-9 -]{3,}([0-9]{4})", rf"{_STARS}\1", text)
+        text = masked(text)
     if fault is not None:
         text = f"[{fault.partition(': ')[2] or fault}]"
     return None if text is None else str(text)

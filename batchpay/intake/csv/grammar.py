@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from batchpay.errors import FileRefused
+from batchpay.intake.bank_files import HEAD_BYTES, refuse_bank_file
 from batchpay.intake.header import HEADER_NAMES_ENOUGH, HEADER_ROWS_MAX, known_names, title_notes
 from batchpay.schemas.columns import COLUMNS
 from batchpay.text import column_name
@@ -308,6 +309,7 @@ def read_dialect(name: str, head: bytes, known: Sequence[str] = COLUMNS) -> CsvD
     record has enough, it is the first one.
     """
     refuse_wide(name, head)
+    refuse_bank_file(name, head[:HEAD_BYTES].decode("utf-8", "replace"))
     at, line, forced = _first_text(name, head)
     candidates = [forced] if forced else SEPARATORS
     end = head.find(b"\n", at)
