@@ -20,7 +20,7 @@ from batchpay.cli.main import cli
 from batchpay.errors import EXIT_CODES
 from batchpay.gateway.credentials import API_KEY_FILE_VARIABLE, API_KEY_VARIABLE
 from batchpay.gateway.profile import Profile
-from batchpay.intake.maps.mapping import load_mapping
+from batchpay.intake.maps.loading import load_mapping
 from batchpay.operations.inbox import CONTROL_SUFFIX
 from batchpay.settings import Settings, check_tables, load_settings
 from tests.support.docs_settings import PAGE, written_page

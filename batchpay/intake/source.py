@@ -144,7 +144,8 @@ def open_source(
         file.close()
         raise
     if mapping is not None:
-        notes = (*source.notes, f"columns are mapped by {mapping.name}")
+        old = ', which is written "theirs = ours": a new one is written "ours = theirs"' if mapping.is_turned else ""
+        notes = (*source.notes, f"columns are mapped by {mapping.name}{old}")
         source = replace(source, notes=notes, column_map=mapping.digest)
     if sheet is not None and kind is not FileKind.XLSX:  # a preset is for the workbooks among several files
         note = f"the sheet {column_name(sheet)} was not looked for: only a workbook has sheets"

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from batchpay.errors import FileRefused
-from batchpay.intake.maps.mapping import Mapping, mapping_of
+from batchpay.intake.maps.loading import mapping_of
+from batchpay.intake.maps.mapping import Mapping
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import ON_THE_WEB, Actor

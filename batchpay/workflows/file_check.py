@@ -367,7 +367,7 @@ def _check_file(source: Source, request: FileRequest, context: CheckContext) -> 
 
 
 def _load_map(path: str) -> ColumnMap:
-    from batchpay.intake.maps.mapping import load_mapping  # few files have a map
+    from batchpay.intake.maps.loading import load_mapping  # few files have a map
 
     return load_mapping(path)
 

@@ -13,7 +13,8 @@ import polars as pl
 
 from batchpay.errors import WrongUse
 from batchpay.intake.maps.draft import Choice, Draft, Question
-from batchpay.intake.maps.mapping import Mapping, mapping_of
+from batchpay.intake.maps.loading import mapping_of
+from batchpay.intake.maps.mapping import Mapping
 from batchpay.intake.maps.proposal import Unmapped, finished, propose
 from batchpay.intake.source import Source, open_source
 from batchpay.schemas.columns import ACCOUNT, COLUMNS, MONEY, ROUTING
@@ -178,13 +179,12 @@ def _can_be_answered(question: Question) -> bool:
 
 
 def _columns(draft: Draft, names: list[str]) -> tuple[MapColumn, ...]:
-    found: dict[str, tuple[list[str], str]] = {name: ([], "") for name in names}
+    targets = draft.targets
+    found = {name: (targets.get(name, []), "") for name in names}
     for entry in draft.entries:
-        values = entry.value if isinstance(entry.value, list) else [entry.value]
         if entry.table == "columns":
-            found[entry.key] = ([value for value in values if value], entry.why)
-        elif entry.table == "split":
-            found[entry.key][0].extend(re.findall(r"\{([^{}]*)\}", values[0]))
+            for name in entry.value if isinstance(entry.value, list) else [entry.value]:
+                found[name] = (found[name][0], entry.why)
     for name in names:
         if name in COLUMNS and not found[name][0] and not found[name][1]:
             found[name] = ([name], "it has the column's own name")

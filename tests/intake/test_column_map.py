@@ -9,7 +9,7 @@ import pytest
 
 from batchpay.errors import FileRefused
 from batchpay.intake.control_totals import ControlTotals, require_totals, stated_totals
-from batchpay.intake.maps.mapping import load_mapping
+from batchpay.intake.maps.loading import load_mapping
 from batchpay.intake.source import open_source
 from batchpay.payment import Totals
 from batchpay.schemas.columns import BARE_ROW, REQUIRED
@@ -20,13 +20,13 @@ from tests.support.whole_check import check
 
 BANK = """\
 [columns]
-"Routing #" = "achRoutingNumber"
-"Account" = "achAccountNumber"
-"First" = "billingFirstName"
-"Last" = "billingLastName"
-"Sum" = "amount"
-"Kind" = "achDepositType"
-"Amount" = ""
+achRoutingNumber = "Routing #"
+achAccountNumber = "Account"
+billingFirstName = "First"
+billingLastName = "Last"
+amount = "Sum"
+achDepositType = "Kind"
+left_out = ["Amount"]
 [defaults]
 shipping = "billing"
 currencyCode = "USD"
@@ -39,7 +39,7 @@ achNameOnCheck = "Payer"
 achAccountType = "PERSONAL"
 achAgreementFlag = "1"
 [values.achDepositType]
-"Checking" = "CHECKING"
+CHECKING = "Checking"
 """
 EXPORT = """\
 Routing #,Account,First,Last,Sum,Kind,Memo,invoiceNumber,Amount
@@ -96,7 +96,7 @@ def test_rejects_can_be_fed_back_with_the_same_map(tmp_path: Path) -> None:
 
 def test_typed_cells_under_a_map(tmp_path: Path) -> None:
     """A typed cell is judged as the column that the map makes of it."""
-    mapping = load_mapping(write(tmp_path, '[columns]\n"Routing" = "achRoutingNumber"\n"Sum"="amount"\n', "m.toml"))
+    mapping = load_mapping(write(tmp_path, '[columns]\nachRoutingNumber = "Routing"\namount = "Sum"\n', "m.toml"))
     frame = read(workbook(tmp_path, [["Routing", "Sum", "amt"], [21000021, 12.5, 12.345]]), mapping=mapping)
     assert frame["amount"].to_list() == ["12.50"]
     assert frame["_fault.achRoutingNumber"].to_list() == ["leading_zero"]
@@ -105,7 +105,7 @@ def test_typed_cells_under_a_map(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "told"), [
     ('[colums]\na = "amount"', r"\[colums\] is unknown \(did you mean columns\?\)"),
-    ('[columns]\na = "amuont"', r"amuont is not a column \(did you mean amount\?\)"),
+    ('[columns]\namuont = "a"', r"amuont is not a column \(did you mean amount\?\)"),
     ('[defaults]\nshipping = "x"', 'can only be "billing"'), ("[fixed]\ngatewayId = 12", "write gatewayId as text"),
     ('[fixed]\ngatewayid = "12"', "did you mean gatewayId"), ('[values]\nx = "1"', "x is not a table"),
     ('[defaults]\namount = "1"\n[fixed]\namount = "1"', "amount is in"), ("[columns", "is not a column map"),
@@ -116,9 +116,77 @@ def test_unknown_words_of_a_map(tmp_path: Path, text: str, told: str) -> None:
         load_mapping(write(tmp_path, text, "map.toml"))
 
 
+OLD = """\
+[columns]
+"Sum" = "amount"
+"Payee" = ["achNameOnCheck", "billingCompany"]
+"Kind" = "achDepositType"
+"Memo" = ""
+[split]
+"Who" = ["{billingLastName}, {billingFirstName}", "{billingFirstName} {billingLastName}"]
+[values.achDepositType]
+"Chk" = "CHECKING"
+"Giro" = "CHECKING"
+[values.gatewayId]
+"North" = "1001"
+"""
+NEW = """\
+[columns]
+amount = "Sum"
+achNameOnCheck = "Payee"
+billingCompany = "Payee"
+achDepositType = "Kind"
+left_out = ["Memo"]
+[split]
+"{billingLastName}, {billingFirstName}" = "Who"
+"{billingFirstName} {billingLastName}" = "Who"
+[values.achDepositType]
+CHECKING = ["Chk", "Giro"]
+[values.gatewayId]
+1001 = "North"
+"""
+
+
+def test_a_map_of_before_is_read_with_a_note(tmp_path: Path) -> None:
+    """Maps were written `theirs = ours`, those of exports the other way round: now both are `ours = theirs`."""
+    old, new = (load_mapping(write(tmp_path, text, "m.toml")) for text in (OLD, NEW))
+    assert (old.is_turned, new.is_turned) == (True, False)
+    assert old.digest == new.digest
+    path = write(tmp_path, "Sum,Payee,Kind,Memo,Who\n1.00,A,Chk,x,Ada King\n")
+    for mapping, told in ((old, True), (new, False)):
+        with open_source(path, mapping=mapping, required=()) as source:
+            assert ("ours = theirs" in " ".join(source.notes)) is told
+
+
+def test_a_map_that_can_be_read_both_ways_says_how_it_is_written(tmp_path: Path) -> None:
+    """With our names on both sides the amount and the tax would trade places by a guess."""
+    text = '[columns]\namount = "taxAmount"\ntaxAmount = "shippingTax"\n'
+    with pytest.raises(FileRefused, match="can be read in two ways"):
+        load_mapping(write(tmp_path, text, "m.toml"))
+    named = [load_mapping(write(tmp_path, f'written = "{way}"\n{text}', "m.toml")) for way in WAYS]
+    assert [one.columns["taxAmount"] for one in named] == [("amount",), ("shippingTax",)]
+    both = '[columns]\namount = "amount"\n[fixed]\ngatewayId = "1"\n'
+    assert load_mapping(write(tmp_path, both, "m.toml")).columns == {"amount": ("amount",)}
+
+
+WAYS = ("ours = theirs", "theirs = ours")
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ('[values.achDepositType]\nCHECKING = "1"\nSAVINGS = ["2", "1"]', "1 is CHECKING and SAVINGS"),
+    ('[columns]\namount = "Sum"\nleft_out = ["Sum"]', "Sum is left out and is amount"),
+    ('[columns]\namount = ["Sum", "Tax"]', "write what amount is in the file as text"),
+    ('written = "theirs"', "written can only be"),
+])  # fmt: skip
+def test_what_a_map_says_twice(tmp_path: Path, text: str, told: str) -> None:
+    """A word or a column that stands for two things stands for none."""
+    with pytest.raises(FileRefused, match=told):
+        load_mapping(write(tmp_path, text, "map.toml"))
+
+
 def test_a_map_of_columns_that_are_not_there(tmp_path: Path) -> None:
     """A map that renames what the file has not is the wrong map."""
-    mapping = load_mapping(write(tmp_path, '[columns]\nSun = "amount"\n', "map.toml"))
+    mapping = load_mapping(write(tmp_path, '[columns]\namount = "Sun"\n', "map.toml"))
     with pytest.raises(FileRefused, match=r"Sun \(did you mean Sum\?\)"):
         read(write(tmp_path, EXPORT), mapping=mapping)
 
@@ -175,7 +243,7 @@ def test_a_line_of_another_file_is_no_total(tmp_path: Path) -> None:
 
 def test_a_blank_that_a_map_puts_in_is_no_value(tmp_path: Path) -> None:
     """A value translated or fixed to nothing is not given: the rules ask for it, and no empty text is sent."""
-    text = BANK.replace('"Payer"', '""') + '[values.billingFirstName]\n"Ada" = ""\n'
+    text = BANK.replace('"Payer"', '""') + '[values.billingFirstName]\n"" = "Ada"\n'
     with open_source(write(tmp_path, EXPORT), mapping=load_mapping(write(tmp_path, text, "bank.toml"))) as source:
         frame = next(source.chunks())
         verdict = check(source, RuleOptions(as_of=date(2026, 11, 21)))

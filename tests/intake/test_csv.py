@@ -19,7 +19,7 @@ from batchpay.errors import FileRefused
 from batchpay.intake.control_totals import ControlTotals, require_whole
 from batchpay.intake.csv import reader as csv_reader
 from batchpay.intake.csv.grammar import Lines
-from batchpay.intake.maps.mapping import load_mapping
+from batchpay.intake.maps.loading import load_mapping
 from batchpay.intake.source import open_source
 from batchpay.intake.streams import FileKind
 from batchpay.payment import Totals

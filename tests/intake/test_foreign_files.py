@@ -13,7 +13,8 @@ import pytest
 
 from batchpay.errors import FileRefused
 from batchpay.intake.control_totals import ControlTotals, require_totals, require_whole
-from batchpay.intake.maps.mapping import Mapping, load_mapping
+from batchpay.intake.maps.loading import load_mapping
+from batchpay.intake.maps.mapping import Mapping
 from batchpay.intake.source import open_source
 from batchpay.schemas.rule import RuleOptions
 from batchpay.validation.rejects import open_rejects

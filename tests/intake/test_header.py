@@ -16,7 +16,7 @@ from batchpay.errors import FileRefused
 from batchpay.intake.csv import reader as csv_reader
 from batchpay.intake.csv.reader import Octets
 from batchpay.intake.header import near_miss, ours_as_meant, read_header
-from batchpay.intake.maps.mapping import mapping_of
+from batchpay.intake.maps.loading import mapping_of
 from batchpay.intake.source import open_source
 from batchpay.intake.template import write_blank
 from batchpay.intake.xlsx.pieces import PIECE_ROWS

@@ -14,7 +14,7 @@ import pytest
 from batchpay.errors import FileRefused
 from batchpay.intake.maps.draft import Choice, Draft, Entry, Question
 from batchpay.intake.maps.evidence import NAMES, amounts, column_called, dates, name_key, ours_for
-from batchpay.intake.maps.mapping import mapping_of
+from batchpay.intake.maps.loading import mapping_of
 from batchpay.intake.maps.proposal import finished, propose
 
 ROUTING = ["021000021", "011000015", "021000322"]
@@ -53,12 +53,12 @@ def test_accounts_payable() -> None:
     draft = draft_of()
     tables = draft.tables
     assert tables["columns"] == {
-        "Vendor ID": "billingInternalId", "Vendor Name": "achNameOnCheck", "Routing #": "achRoutingNumber",
-        "Account #": "achAccountNumber", "Account Type": "achDepositType", "Amount": "amount",
-        "Invoice Number": "invoiceNumber",
+        "billingInternalId": "Vendor ID", "achNameOnCheck": "Vendor Name", "achRoutingNumber": "Routing #",
+        "achAccountNumber": "Account #", "achDepositType": "Account Type", "amount": "Amount",
+        "invoiceNumber": "Invoice Number",
     }  # fmt: skip
     assert tables["formats"] == {"amount": {"decimal": ".", "thousands": ",", "currency": "$"}}
-    assert tables["values"] == {"achDepositType": {"Checking": "CHECKING", "Savings": "SAVINGS", "chk": "CHECKING"}}
+    assert tables["values"] == {"achDepositType": {"CHECKING": ["Checking", "chk"], "SAVINGS": ["Savings"]}}
     assert tables["fixed"] == {"recurringIndicator": "FALSE"}
     needed = {question.about for question in draft.needed}
     assert needed == {"transactionType", "billingFirstName", "gatewayId", "achAccountType", "achAgreementFlag"}
@@ -75,7 +75,7 @@ def test_every_answer_completes_the_map() -> None:
     choose(draft, "achAgreementFlag", "1")
     choose(draft, "paymentId", "yes")
     assert draft.questions == []
-    assert draft.tables["columns"]["Vendor Name"] == [
+    assert draft.targets["Vendor Name"] == [
         "achNameOnCheck", "billingCompany", "billingFirstName", "billingLastName",
     ]  # fmt: skip
     assert draft.tables["templates"] == {"paymentId": "{Vendor ID}-{Invoice Number}"}
@@ -93,21 +93,25 @@ def test_what_is_open_stands_in_the_file_to_be_uncommented() -> None:
     for line in offered:
         tomllib.loads(line)
     assert "(in place of the line above)" in text
+    words = draft_of(**{"Account Type": ["1", "Checking", "1"]}).toml([])
+    assert (
+        'CHECKING = ["Checking"]\nSAVINGS = []\n# open: what is 1 in column Account Type? Add "1" to its list.' in words
+    )
     assert not any(account in text for account in ACCOUNTS)
 
 
 def test_routing_numbers_are_known_by_their_check_digit() -> None:
     """A column that nobody has a name for is found by what it holds; three numbers are no accident, two may be one."""
     renamed: dict[str, list[Any]] = {"Routing #": [], "Leitzahl": [*ROUTING]}
-    assert draft_of(**renamed).tables["columns"]["Leitzahl"] == "achRoutingNumber"
+    assert draft_of(**renamed).targets["Leitzahl"] == ["achRoutingNumber"]
     renamed["Leitzahl"] = [ROUTING[0], ROUTING[0], ROUTING[1]]
     draft = draft_of(**renamed)
-    assert "Leitzahl" not in draft.tables["columns"]
+    assert "Leitzahl" not in draft.targets
     assert asked(draft)["achRoutingNumber"].choices == ()
     lost = draft_of(**{"Routing #": ["21000021", "11000015", "21000322"]})
-    assert lost.tables["columns"]["Routing #"] == "achRoutingNumber"
+    assert lost.targets["Routing #"] == ["achRoutingNumber"]
     wrong = draft_of(**{"Routing #": ["021000022", "011000016", "021000323"]})
-    assert "Routing #" not in wrong.tables["columns"]
+    assert "Routing #" not in wrong.targets
     assert asked(wrong)["achRoutingNumber"].choices[0].text.startswith("Routing # (its name, 0 of 3 cells hold")
 
 
@@ -116,7 +120,7 @@ def test_a_column_with_our_name_is_ours_where_half_of_it_is_right() -> None:
     cells = [*ROUTING[:2], "021000022"]
     draft = draft_of(**{"Routing #": [], "achRoutingNumber": cells})
     assert "achRoutingNumber" not in asked(draft)
-    assert draft.tables["columns"].get("achRoutingNumber", "achRoutingNumber") == "achRoutingNumber"
+    assert "achRoutingNumber" not in draft.targets
     assert "achRoutingNumber" in asked(draft_of(**{"Routing #": cells}))
     mostly_wrong = [ROUTING[0], "021000022", "011000016"]
     assert "achRoutingNumber" in asked(draft_of(**{"Routing #": [], "achRoutingNumber": mostly_wrong}))
@@ -131,8 +135,8 @@ def test_two_columns_of_amounts_are_a_question() -> None:
     assert "transactionType" not in asked(draft)
     choose(draft, "amount", "Gross Pay")
     finished(draft, [*PAYABLES, "Gross Pay"])
-    assert draft.tables["columns"]["Gross Pay"] == "amount"
-    assert draft.tables["columns"]["Amount"] == ""  # it has the column's own name: unmapped it would be a second amount
+    assert draft.targets["Gross Pay"] == ["amount"]
+    assert draft.targets["Amount"] == []  # it has the column's own name: unmapped it would be a second amount
     assert "transactionType" in asked(draft)
 
 
@@ -153,13 +157,13 @@ def test_how_amounts_are_written(cells: list[str | None], form: dict[str, str] |
 def test_amounts_that_two_ways_read_differently_are_asked_about() -> None:
     """`1,234` and `12,5` can't both be: the column is left out until somebody says which."""
     draft = draft_of(Amount=["1,234", "12,5", "7"])
-    assert "Amount" not in draft.tables["columns"]
+    assert "Amount" not in draft.targets
     question = asked(draft)["amount"]
     draft.take(question, question.choices[0])
     texts = [choice.text for choice in asked(draft)["amount"].choices]
     assert sorted(texts) == ["1,234 is 1234.00", "1,234 is not read (the others are like 1234,56)"]
     choose(draft, "amount", "1,234 is 1234.00")
-    assert draft.tables["columns"]["Amount"] == "amount"
+    assert draft.targets["Amount"] == ["amount"]
     assert draft.tables["formats"]["amount"] == {"decimal": ".", "thousands": ","}
 
 
@@ -178,7 +182,7 @@ def test_what_a_sign_means_is_asked() -> None:
 def test_day_and_month_are_never_guessed() -> None:
     """Dates that can be read in two ways are asked about; the column is left out until they are."""
     draft = draft_of(**{"Start Date": ["03/04/2026", "05/04/2026", None]})
-    assert "Start Date" not in draft.tables["columns"]
+    assert "Start Date" not in draft.targets
     texts = [choice.text for choice in asked(draft)["recurringStartDate"].choices]
     assert texts == ["03/04/2026 is March 4, 2026", "03/04/2026 is April 3, 2026"]
     choose(draft, "recurringStartDate", "03/04/2026 is April")
@@ -197,17 +201,17 @@ def test_words_that_might_be_anything_are_asked_about() -> None:
         "what is 1 in column Account Type?", "what is 2 in column Account Type?",
     ]  # fmt: skip
     choose(draft, "achDepositType", "CHECKING")
-    assert draft.tables["values"]["achDepositType"] == {"1": "CHECKING"}
+    assert draft.tables["values"]["achDepositType"] == {"CHECKING": ["1"]}
 
 
 def test_one_column_says_two_things() -> None:
     """`Personal Checking` is whose account it is and what kind; `Business` is only the first."""
     both = draft_of(**{"Account Type": ["Personal Checking", "Business Checking", "Business Savings"]}).tables
-    assert both["columns"]["Account Type"] == ["achDepositType", "achAccountType"]
-    assert both["values"]["achAccountType"]["Personal Checking"] == "PERSONAL"
-    assert both["values"]["achDepositType"]["Business Savings"] == "SAVINGS"
+    assert both["columns"]["achDepositType"] == both["columns"]["achAccountType"] == "Account Type"
+    assert both["values"]["achAccountType"]["PERSONAL"] == ["Personal Checking"]
+    assert both["values"]["achDepositType"]["SAVINGS"] == ["Business Savings"]
     draft = draft_of(**{"Account Type": ["Personal", "Business", "Business"]})
-    assert draft.tables["columns"]["Account Type"] == "achAccountType"
+    assert draft.targets["Account Type"] == ["achAccountType"]
     assert "achDepositType" in asked(draft)
 
 
@@ -220,7 +224,7 @@ def test_names_of_people() -> None:
     texts = [choice.text for choice in asked(draft)["billingFirstName"].choices]
     assert texts[1] == "people, last name and a comma first (3 of 3 can be split reliably)"
     choose(draft, "billingFirstName", "people, last name")
-    assert draft.tables["split"] == {"Vendor Name": "{billingLastName}, {billingFirstName}"}
+    assert draft.tables["split"] == {"{billingLastName}, {billingFirstName}": "Vendor Name"}
 
 
 def test_open_data_of_a_city_lacks_accounts() -> None:
@@ -232,7 +236,7 @@ def test_open_data_of_a_city_lacks_accounts() -> None:
     }  # fmt: skip
     draft = propose({name: pl.Series(values) for name, values in cells.items()})
     assert draft.tables["columns"] == {
-        "CHECK_NO": "achCheckNumber", "NAME": "achNameOnCheck", "INVOICE": "invoiceNumber", "AMOUNT": "amount",
+        "achCheckNumber": "CHECK_NO", "achNameOnCheck": "NAME", "invoiceNumber": "INVOICE", "amount": "AMOUNT",
     }  # fmt: skip
     assert "can't be paid by ACH" in asked(draft)["achRoutingNumber"].text
     assert [choice.text.split(" ")[0] for choice in asked(draft)["achAccountNumber"].choices] == ["ACCOUNT", "none"]
@@ -254,8 +258,8 @@ def test_a_file_without_a_header() -> None:
 def test_states_and_countries_are_translated() -> None:
     """Names of states and countries have one code each; what is none stays, and the rules tell it."""
     tables = draft_of(State=["Texas", "ON", "Maine"], Country=["United States", "CA", "usa"]).tables
-    assert tables["values"]["billingState"] == {"Texas": "TX", "Maine": "ME"}
-    assert tables["values"]["billingCountry"] == {"United States": "US", "usa": "US"}
+    assert tables["values"]["billingState"] == {"TX": ["Texas"], "ME": ["Maine"]}
+    assert tables["values"]["billingCountry"] == {"US": ["United States", "usa"]}
 
 
 def test_a_slip_in_a_name_is_a_question() -> None:

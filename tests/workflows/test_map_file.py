@@ -12,7 +12,7 @@ import pytest
 
 from batchpay.errors import FileRefused, WrongUse
 from batchpay.intake.maps.draft import Choice, Question
-from batchpay.intake.maps.mapping import load_mapping
+from batchpay.intake.maps.loading import load_mapping
 from batchpay.workflows import map_file
 from batchpay.workflows.map_file import FileToMap, propose_map
 from batchpay.workflows.rules import make_template
@@ -162,7 +162,7 @@ def test_a_column_that_would_be_taken_for_ours_is_left_out(tmp_path: Path) -> No
     path = write(tmp_path, text, "payroll.csv")
     proposed = propose_map(FileToMap(path), Person(ANSWERS), tmp_path / "payroll.toml")
     (left,) = [column for column in proposed.columns if column.name == "Amounts"]
-    assert (left.targets, "would be mistaken for a batchpay column" in left.why) == ((), True)
+    assert (left.targets, "would take it for its own" in left.why) == ((), True)
     assert proposed.preview[0]["amount"] == "1308.82"
     assert load_mapping(str(tmp_path / "payroll.toml")).columns["Amounts"] == ()
 
@@ -200,7 +200,7 @@ def test_what_becomes_of_a_column_of_our_name_is_reported_accurately(tmp_path: P
     proposed = propose_map(FileToMap(write(tmp_path, text)), Person(ANSWERS), None)
     told = {column.name: (column.targets, column.why) for column in proposed.columns}
     assert told["achNameOnCheck"] == (("billingFirstName", "billingLastName"), "")
-    assert told["achRoutingNumber"] == ((), "left out: its name would be mistaken for a batchpay column")
+    assert told["achRoutingNumber"] == ((), "left out: batchpay can't use the name, or would take it for its own")
 
 
 def test_a_header_without_rows_has_nothing_to_propose_from(tmp_path: Path) -> None:

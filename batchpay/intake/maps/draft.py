@@ -10,7 +10,8 @@ from typing import Any
 import polars as pl
 
 from batchpay.intake.maps.evidence import CHOICES, Ways, Written, amounts, dates, negatives, ours, ours_for
-from batchpay.intake.maps.formats import DateFormat, NumberFormat
+from batchpay.intake.maps.formats import DateFormat, NumberFormat, Pattern
+from batchpay.intake.maps.loading import LEFT_OUT
 from batchpay.text import column_name, printable
 
 Value = str | list[str]
@@ -19,7 +20,10 @@ _ORDER = ("columns", "split", "templates", "formats", "values", "defaults", "fix
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of a map: `key = value` in a table such as `values.achDepositType`, and why."""
+    """One line of a map: `key = value` in a table such as `values.achDepositType`, and why.
+
+    A list adds to the list that the line has.
+    """
 
     table: str
     key: str
@@ -66,8 +70,15 @@ class Draft:
     questions: list[Question] = field(default_factory=list)
 
     def add(self, entry: Entry) -> None:
-        """Add a line; it replaces one with the same key."""
-        self.entries = [one for one in self.entries if (one.table, one.key) != (entry.table, entry.key)]
+        """Add a line; it replaces one with the same key, or adds to its list."""
+        for at, one in enumerate(self.entries):
+            if (one.table, one.key) == (entry.table, entry.key):
+                if isinstance(one.value, list) and isinstance(entry.value, list):
+                    value = list(dict.fromkeys([*one.value, *entry.value]))
+                    self.entries[at] = replace(one, value=value, why=one.why or entry.why)
+                    return
+                del self.entries[at]
+                break
         self.entries.append(entry)
 
     def take(self, question: Question, answer: Choice | str) -> None:
@@ -86,6 +97,18 @@ class Draft:
     def needed(self) -> list[Question]:
         """The open questions that must be answered before any row can be sent."""
         return [question for question in self.questions if question.is_needed]
+
+    @property
+    def targets(self) -> dict[str, list[str]]:
+        """The columns that each of the file's becomes; none for one that is left out."""
+        found: dict[str, list[str]] = {}
+        for entry in self.entries:
+            if entry.table == "columns":
+                for name in entry.value if isinstance(entry.value, list) else [entry.value]:
+                    found.setdefault(name, []).extend([entry.key] if entry.key != LEFT_OUT else [])
+            elif entry.table == "split":
+                found.setdefault(str(entry.value), []).extend(Pattern(entry.key).names)
+        return found
 
     @property
     def tables(self) -> dict[str, Any]:
@@ -112,6 +135,9 @@ class Draft:
             lines += ["", f"[{table}]"]
             for entry in (entry for entry in self.entries if entry.table == table):
                 lines.append(f"{entry.line}  # {printable(entry.why)}" if entry.why else entry.line)
+            if table.startswith("values."):
+                lines += _words_to_place(table, self.entries, opened)
+                continue
             told = None
             for question, entry in opened:
                 if entry.table == table:
@@ -132,6 +158,18 @@ def _offered(questions: Iterable[Question]) -> Iterator[tuple[Question, Entry]]:
         for choice in question.choices:
             yield from ((question, entry) for entry in choice.entries)
             yield from _offered(choice.then)
+
+
+def _words_to_place(table: str, entries: Sequence[Entry], opened: Sequence[tuple[Question, Entry]]) -> list[str]:
+    """Return the lists that words of open questions could be added to, and these questions."""
+    there = {entry.key for entry in entries if entry.table == table}
+    found = [(question, entry) for question, entry in opened if entry.table == table]
+    lists = dict.fromkeys(entry.key for _, entry in found if entry.key not in there)
+    asked = dict.fromkeys((printable(question.text), _text(entry.value[0])) for question, entry in found)
+    return [
+        *(f"{Entry(table, key, []).line}" for key in lists),
+        *(f"# open: {text} Add {word} to its list." for text, word in asked),
+    ]
 
 
 def _text(text: str) -> str:
@@ -260,9 +298,9 @@ def word_entries(target: str, name: str, cells: pl.Series) -> Added:
         if ours == word:
             continue
         if ours is not None:
-            entries.append(Entry(f"values.{target}", word, ours))
+            entries.append(Entry(f"values.{target}", ours, [word]))
         elif len(CHOICES[target]) == 2 and not re.search("[0-9]{3}", word) and len(words) <= ASKED_MAX:
-            choices = [Choice(one, (Entry(f"values.{target}", word, one, "answered"),)) for one in CHOICES[target]]
+            choices = [Choice(one, (Entry(f"values.{target}", one, [word], "answered"),)) for one in CHOICES[target]]
             text = f"what is {column_name(word)} in column {column_name(name)}?"
             questions.append(Question(target, text, (*choices, Choice("neither: its rows are errors"))))
     if len(questions) < len(words):  # rows with the other words can be sent

@@ -29,6 +29,7 @@ from batchpay.intake.maps.draft import (
 )
 from batchpay.intake.maps.evidence import CHOICES, COMBINED, NAMES, agreeing, column_called, has_decimals, ours
 from batchpay.intake.maps.formats import Pattern
+from batchpay.intake.maps.loading import LEFT_OUT
 from batchpay.intake.maps.mapping import Mapping as ColumnMap
 from batchpay.schemas.columns import ACCOUNT, COLUMNS, DATES, MONEY, PAYMENT_ID, REQUIRED, ROUTING
 from batchpay.text import column_name
@@ -105,21 +106,18 @@ def propose(cells: Mapping[str, pl.Series]) -> Draft:
 
 def finished(draft: Draft, names: Sequence[str]) -> None:
     """Leave out the columns that the map does not name and that would be taken for ours, or for ours mistyped."""
+    targets = draft.targets
+    left = {name: canonical_name(name) for name in names if name not in targets and name.strip() and name[0] != "_"}
     tables = draft.tables
-    used = {*tables.get("columns", {}), *tables.get("split", {})}
-    left = {name: canonical_name(name) for name in names if name not in used and name.strip() and name[0] != "_"}
-    made = {target for given in tables.get("columns", {}).values() for target in _listed(given)}
-    made |= {*tables.get("templates", {}), *tables.get("fixed", {})}
+    made = {*tables.get("columns", {}), *tables.get("templates", {}), *tables.get("fixed", {})}
     for name, canonical in left.items():
         is_one_of_two = canonical in made or list(left.values()).count(canonical) > 1
-        if is_pattern(name):
-            draft.add(Entry("columns", name, "", "left out: batchpay can't use its name"))
-        elif is_one_of_two if canonical in COLUMNS else near_miss(name):
-            draft.add(Entry("columns", name, "", "left out: its name would be mistaken for a batchpay column"))
-
-
-def _listed(value: str | list[str]) -> list[str]:
-    return value if isinstance(value, list) else [value]
+        if is_pattern(name) or (is_one_of_two if canonical in COLUMNS else near_miss(name)):
+            draft.add(
+                Entry(
+                    "columns", LEFT_OUT, [name], "left out: batchpay can't use the name, or would take it for its own"
+                )
+            )
 
 
 class _Proposer:
@@ -213,12 +211,13 @@ class _Proposer:
         """Return what the map gains if a column is our target, and what to ask about its cells."""
         name, cells = found.name, self._cells[found.name]
         is_plain = name == target and sum(canonical_name(one) == target for one in self._all) == 1
-        columns = [] if is_plain else [Entry("columns", name, target, found.why)]
+        columns = [] if is_plain else [Entry("columns", target, name, found.why)]
         entries, questions = self._of_cells(target, name, cells)
         if target == _DEPOSIT and not self._found.get(COMBINED):
             both, open_words = word_entries(COMBINED, name, cells)
             if both and not open_words:
-                columns, entries = [Entry("columns", name, [target, COMBINED], found.why)], [*entries, *both]
+                columns = [Entry("columns", one, name, found.why) for one in (target, COMBINED)]
+                entries = [*entries, *both]
                 self._asked.add(COMBINED)
         if questions and questions[0].about == target and target in (*MONEY, *DATES):
             # Without an answer the cells could be read as another amount or day: no answer, no column.
@@ -281,10 +280,12 @@ class _Proposer:
             count = len(cells) - Pattern(text).split_cells(cells)[FIRST].null_count()
             if count:
                 words += f" ({count:,} of {len(cells):,} can be split reliably)"
-                choices.append(Choice(words, (Entry("split", name, text, words),)))
+                choices.append(Choice(words, (Entry("split", text, name, words),)))
         words = "companies: the whole name goes into each name field"
         company = [] if self._has("billingCompany") else ["billingCompany"]
-        choices.append(Choice(words, (Entry("columns", name, [NAME, *company, FIRST, LAST], words),)))
+        choices.append(
+            Choice(words, tuple(Entry("columns", one, name, words) for one in (NAME, *company, FIRST, LAST)))
+        )
         return Question(FIRST, f"who is in column {told}, people or companies?", tuple(choices))
 
     def _fixed(self) -> None:
