@@ -45,6 +45,7 @@ from batchpay.reconciliation.sheet_reader import (
     sheet_names,
     side_cents,
 )
+from batchpay.schemas.words import header_key, headers, words
 from batchpay.writing.atomic import Stream
 
 
@@ -112,47 +113,22 @@ def _told(reference: str, row: int, owner: str, known: str) -> str:
     )
 
 
-USUAL_HEADERS: dict[str, tuple[str, ...]] = {
-    "reference": (
-        "gatewayreference", "transactionid", "transid", "txnid", "transactionreference", "transactionnumber",
-        "gatewaytransactionid", "referenceid", "referencenumber", "reference", "refno", "ref", "tracenumber", "id",
-    ),
-    "invoice": (
-        "invoicenumber", "invoiceno", "invoiceid", "invoice", "ordernumber", "orderid", "merchantreference",
-        "customerreference", "externalid",
-    ),
-    "amount": ("amount", "transactionamount", "paymentamount", "totalamount", "grossamount", "amt", "total", "value"),
-    "debit": ("debit", "debitamount", "debits", "withdrawal", "withdrawals"),
-    "credit": ("credit", "creditamount", "credits", "deposit", "deposits"),
-    "date": (
-        "date", "transactiondate", "postingdate", "posteddate", "bookingdate", "settlementdate", "settleddate",
-        "effectivedate", "valuedate", "createdat", "created", "datetime", "timestamp", "submitted", "finishedat",
-    ),
-    "last_four": (
-        "lastfour", "last4", "accountlastfour", "accountlast4", "maskedaccount", "accountnumber", "bankaccount",
-        "account",
-    ),
-    "status": ("status", "transactionstatus", "paymentstatus", "state", "result"),
-}  # fmt: skip
-"""Headers as others write them, in lower case without anything between letters and digits; the first one found wins."""
-KIND_HEADERS = ("type", "transactiontype", "transtype", "txntype", "paymenttype", "entrytype")
+USUAL_HEADERS = {kind: tuple(map(header_key, names)) for kind, names in headers("export").items()}
+"""Headers as others write them, by what they are looked up by; the first one found wins."""
+KIND_HEADERS = USUAL_HEADERS.pop("kind")
 """Headers of what a line is: a payment or, in a word of its own, a refund or a return."""
-DIRECTION_HEADERS = ("direction", "debitcredit", "creditdebit", "drcr", "crdr", "debitorcredit", "creditdebitindicator")
+DIRECTION_HEADERS = USUAL_HEADERS.pop("direction")
 """Headers of the direction alone."""
-ACCEPTED_WORDS = frozenset({
-    "accepted", "approved", "success", "successful", "succeeded", "settled", "posted", "completed", "complete",
-    "cleared", "paid", "originated", "processed", "funded", "captured", "ok",
-})  # fmt: skip
-DECLINED_WORDS = frozenset({
-    "declined", "denied", "failed", "failure", "fail", "error", "rejected", "refused", "returned", "return",
-    "reversed", "voided", "void", "cancelled", "canceled", "chargeback", "unpaid",
-})  # fmt: skip
-RETURNED_WORDS = frozenset({"returned", "return", "reversed", "voided", "void", "chargeback"})
+
+
+def _outcomes(*meanings: str) -> frozenset[str]:
+    return frozenset(word for word, means in words("outcome").items() if means in meanings)
+
+
+ACCEPTED_WORDS, DECLINED_WORDS = _outcomes("accepted"), _outcomes("declined", "returned")
+RETURNED_WORDS = _outcomes("returned")
 """A payment that came back counts as declined: in the end no money moved."""
-UNDER_WAY_WORDS = frozenset({
-    "pending", "processing", "in process", "in progress", "submitted", "sent", "batched", "scheduled", "queued",
-    "received", "initiated", "transmitted", "new", "open", "created",
-})  # fmt: skip
+UNDER_WAY_WORDS = _outcomes("under way")
 """Neither paid nor refused yet, as an accepted payment is for a day or two; they settle nothing."""
 _RETURN = re.compile(
     r"\b(r\d\d|return(s|ed)?|refund(s|ed)?|revers(al|ed)|void(ed)?|charge[ -]?backs?|charged back|sent back)\b"
@@ -235,12 +211,12 @@ def folded_word(word: str) -> str:
 
 
 def _words(path: str | Path, name: str, status: dict[str, Any], usual: frozenset[str]) -> frozenset[str]:
-    words = status.get(name)
-    if words is None:
+    given = status.get(name)
+    if given is None:
         return usual
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+    if not isinstance(given, list) or not all(isinstance(word, str) for word in given):
         raise FileRefused(f'{path}: status.{name} must be a list of words, such as ["Settled"]')
-    return frozenset(map(folded_word, words))
+    return frozenset(map(folded_word, given))
 
 
 def _refuse_unknown(path: str | Path, shown: str, name: str, known: Iterable[str]) -> None:
@@ -414,7 +390,7 @@ def _columns_of(cells: Sequence[str], mapping: ExportMap) -> dict[str, int] | No
     if any(name not in cells for name in mapping.columns.values()):
         return None
     at = {kind: cells.index(name) for kind, name in mapping.columns.items()}
-    plain = [_plain(cell) for cell in cells]
+    plain = [header_key(cell) for cell in cells]
     for kind, usual in USUAL_HEADERS.items():
         if kind in at or (kind in ("debit", "credit") and "amount" in at):
             continue
@@ -426,17 +402,13 @@ def _columns_of(cells: Sequence[str], mapping: ExportMap) -> dict[str, int] | No
     return at if has_amount and at.keys() & {"reference", "invoice", "last_four"} else None
 
 
-def _plain(header: str) -> str:
-    return "".join(character for character in header.lower() if character.isalnum())
-
-
 def _further_columns(header: Sequence[str], at: dict[str, int], mapping: ExportMap) -> dict[int, str]:
     """Return the header, by position, of each other column that may say that a payment failed or came back.
 
     A further status counts only where no map names the one that does.
     """
     known = (*KIND_HEADERS, *DIRECTION_HEADERS, *(() if "status" in mapping.columns else USUAL_HEADERS["status"]))
-    plain = [_plain(cell) for cell in header]
+    plain = [header_key(cell) for cell in header]
     is_address = _ADDRESS.intersection(plain)
     return {
         index: header[index]
@@ -452,7 +424,7 @@ def _is_of_returns(name: str) -> bool:
 def _objection(cells: Sequence[str], further: dict[int, str], mapping: ExportMap) -> str:
     """Return what another column than the status says of a payment that failed or came back; blank if nothing."""
     for index, header in further.items():
-        text, name = _text(cells[index]) if index < len(cells) else "", _plain(header)
+        text, name = _text(cells[index]) if index < len(cells) else "", header_key(header)
         word, standing = folded_word(text), mapping.standing_of(text)
         if _is_of_returns(name):
             objects = not _NOT_RETURNED.fullmatch(word) and foreign_cents(text) != 0
@@ -467,13 +439,13 @@ def _objection(cells: Sequence[str], further: dict[int, str], mapping: ExportMap
 
 def _direction(cells: Sequence[str], further: dict[int, str]) -> Direction | None:
     """Return the direction that a column of types says, None where it says none or both."""
-    words = " ".join(folded_word(cells[at]) for at, name in further.items() if at < len(cells) and _is_kind(name))
-    found = [direction for direction, pattern in _DIRECTIONS.items() if pattern.search(words)]
+    said = " ".join(folded_word(cells[at]) for at, name in further.items() if at < len(cells) and _is_kind(name))
+    found = [direction for direction, pattern in _DIRECTIONS.items() if pattern.search(said)]
     return found[0] if len(found) == 1 else None
 
 
 def _is_kind(header: str) -> bool:
-    return _plain(header) in (*KIND_HEADERS, *DIRECTION_HEADERS)
+    return header_key(header) in (*KIND_HEADERS, *DIRECTION_HEADERS)
 
 
 def _payment(line: int, cells: Sequence[str], at: dict[str, int], mapping: ExportMap) -> ExportLine | None:

@@ -1,5 +1,7 @@
 """The closed lists that the rules use: small CSV files next to this module, read once at import.
 
+The words of other programs (headers.csv, words.csv) are read by schemas/words.py.
+
 - countries.csv: ISO 3166-1 alpha-2.
 - currencies.csv: ISO 4217, active codes (with amendments to 2026: XCG for ANG, ZWG for ZWL, XAD; BGN and HRK gone).
 - states.csv: two-letter abbreviations of the United States and of Canada (USPS Publication 28, Appendix B; Canada Post
@@ -17,20 +19,21 @@ from collections.abc import Iterator
 from importlib.resources import files
 
 
-def _rows(name: str) -> Iterator[dict[str, str]]:
+def rows_of(name: str) -> Iterator[dict[str, str]]:
+    """Read a table line by line."""
     text = (files(__name__) / name).read_text(encoding="utf-8")
     return csv.DictReader(text.splitlines())
 
 
-COUNTRY_NAMES = {row["code"]: row["name"] for row in _rows("countries.csv")}
+COUNTRY_NAMES = {row["code"]: row["name"] for row in rows_of("countries.csv")}
 COUNTRIES = tuple(COUNTRY_NAMES)
-CURRENCIES = tuple(row["code"] for row in _rows("currencies.csv"))
-_STATES = tuple(_rows("states.csv"))
+CURRENCIES = tuple(row["code"] for row in rows_of("currencies.csv"))
+_STATES = tuple(rows_of("states.csv"))
 STATES = {country: tuple(row["code"] for row in _STATES if row["country"] == country) for country in ("US", "CA")}
 """Abbreviations by country."""
 STATE_NAMES = {row["code"]: row["name"] for row in _STATES}
 
-_SEC = tuple(_rows("sec_codes.csv"))
+_SEC = tuple(rows_of("sec_codes.csv"))
 SEC_CODES = tuple(row["code"] for row in _SEC)
 SEC_DEBIT_ONLY = tuple(row["code"] for row in _SEC if row["credit"] == "no")
 SEC_CREDIT_ONLY = tuple(row["code"] for row in _SEC if row["debit"] == "no")

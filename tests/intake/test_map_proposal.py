@@ -13,9 +13,10 @@ import pytest
 
 from batchpay.errors import FileRefused
 from batchpay.intake.maps.draft import Choice, Draft, Entry, Question
-from batchpay.intake.maps.evidence import NAMES, amounts, column_called, dates, name_key, ours_for
+from batchpay.intake.maps.evidence import NAMES, amounts, column_called, dates, ours_for
 from batchpay.intake.maps.loading import mapping_of
 from batchpay.intake.maps.proposal import finished, propose
+from batchpay.schemas.words import header_key
 
 ROUTING = ["021000021", "011000015", "021000322"]
 ACCOUNTS = ["11391039", "483110589481", "0009988"]
@@ -273,7 +274,7 @@ def test_names_stand_once() -> None:
     assert len(NAMES) == len(set(NAMES))
     assert column_called("ROUTING  #") == ("achRoutingNumber", True)
     assert column_called("Balance") is None and column_called("Memo") is None
-    assert name_key("Acct. #") == "acctno"
+    assert header_key("Acct. #") == "acctno"
     assert ours_for("achDepositType", "Business Checking") == "CHECKING" and ours_for("achDepositType", "C") is None
 
 
