@@ -112,10 +112,10 @@ _TYPED = {
     ),
 }
 _NUMERIC_ACCOUNT = (
-    "a number in a numeric cell whose format shows no zeros in front; an error where routing numbers of the sheet have "
-    "lost theirs",
-    "is a number in the spreadsheet, so zeros in front may be lost, compare it with the payee's papers and format the "
-    "column as text (where it is an error, the rejects have a ? in front)",
+    "a number in a numeric cell or column that shows no zeros in front; an error where routing numbers of the file "
+    "have lost theirs",
+    "is a number in the file, so zeros in front may be lost, compare it with the payee's papers and write the column "
+    "as text (where it is an error, the rejects have a ? in front)",
 )
 _TYPED_OTHERWISE = "the cell can't be read, format the column as text and write the value as it should be sent"
 

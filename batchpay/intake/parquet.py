@@ -16,7 +16,20 @@ from batchpay.intake.header import CellForm, Header
 from batchpay.intake.streams import OpenFile
 from batchpay.intake.table_rows import changed_meanwhile, finish_chunk, with_text_formulas
 from batchpay.schemas import checks
-from batchpay.schemas.columns import CELL_MARKS, COLUMNS, DATES, DIGITS_MATTER, FAULT, FLAGS, MONEY, ROUTING, SUGGEST
+from batchpay.schemas.columns import (
+    ACCOUNT,
+    CELL_MARKS,
+    COLUMNS,
+    DATES,
+    DIGITS_MATTER,
+    DOUBTED,
+    FAULT,
+    FLAGS,
+    MONEY,
+    ROUTING,
+    SUGGEST,
+    WARN,
+)
 from batchpay.text import column_name
 from batchpay.writing.parquet_pages import BrokenPages, check_pages
 
@@ -27,6 +40,8 @@ For each part polars unpacks the dictionaries of its row groups again, which in 
 as the rows themselves; larger parts take more memory.
 """
 
+_DIGITS_CERTAIN = 15
+"""A number with more digits may have been a float on its way, which does not hold them."""
 _DIGITS_MAX = 38
 """The digits of a decimal that polars can read."""
 _TWICE = re.compile(r"column with name '(.*)' has more than one occurrence", re.DOTALL)
@@ -81,8 +96,10 @@ class ParquetReader:
         if self._read_schema() != self._schema:
             raise changed_meanwhile(self._file.name)
         columns = [pl.lit(None, pl.UInt32).alias("_line")]
+        of_target = {form.target: place for place, form in self._forms.items() if kinds[place].is_numeric()}
+        zeros_lost = self._zeros_lost(of_target[ROUTING]) if {ACCOUNT, ROUTING} <= of_target.keys() else False
         for place, form in self._forms.items():
-            columns += render_column(place, kinds[place], form, str(names[place]))
+            columns += render_column(place, kinds[place], form, str(names[place]), zeros_lost=zeros_lost)
         columns += [pl.col(place).cast(pl.String) for place in self._marked()]
         self._header.examples.restart()
         row = 0
@@ -101,13 +118,22 @@ class ParquetReader:
         """Return the place of the column that says which rows are examples, if there is one."""
         return [] if self._header.note_at is None else [self._places[self._header.note_at]]
 
-    def _parts(self) -> Iterator[pl.DataFrame]:
+    def _zeros_lost(self, routing: str) -> bool:
+        """Return whether a routing number has lost its zero: then account numbers have lost theirs, too."""
+        return any(part.select(pl.col(routing).is_between(1, 10**8 - 1).any()).item() for part in self._parts(routing))
+
+    def _parts(self, *places: str) -> Iterator[pl.DataFrame]:
+        """Yield these columns, or all that are used, some thousand rows at a time."""
         try:
             total = pl.scan_parquet(self._path, glob=False).select(pl.len()).collect().item()
             if total != sum(self._group_rows):
                 raise changed_meanwhile(self._file.name)
             renamed = dict(zip(self.names, self._places, strict=True))
-            plan = pl.scan_parquet(self._path, glob=False).rename(renamed).select(*self._forms, *self._marked())
+            plan = (
+                pl.scan_parquet(self._path, glob=False)
+                .rename(renamed)
+                .select(places or (*self._forms, *self._marked()))
+            )
             start = 0
             for rows in _parts_of(self._group_rows):
                 yield plan.slice(start, rows).collect()
@@ -155,14 +181,15 @@ _FLOAT32 = _Limits(whole=2**24, cents=2**17, digits=2**24)
 _FLOAT64 = _Limits(whole=2**53, cents=2**53 / 1000, digits=1e15)
 
 
-def render_column(name: str, kind: pl.DataType, form: CellForm, alias: str) -> list[pl.Expr]:
-    """Return expressions for the text of a column, and where it can have faults, for `_fault.` and `_suggest.` columns.
+def render_column(
+    name: str, kind: pl.DataType, form: CellForm, alias: str, *, zeros_lost: bool = False
+) -> list[pl.Expr]:
+    """Return expressions for the text of a column, and where it can have marks, for columns of CELL_MARKS.
 
-    The text keeps the column's `name`, the faults use `alias`.
+    The text keeps the column's `name`, the marks use `alias`. `zeros_lost` says that the file's numbers lost zeros.
     """
     cell, target = pl.col(name), form.target
-    fault: pl.Expr | None = None
-    suggestion: pl.Expr | None = None
+    fault = suggestion = doubt = pl.lit(None, pl.String)
     if kind in (pl.String, pl.Categorical, pl.Enum, pl.Null):
         text = cell.cast(pl.String)
         return [pl.when(text != "").then(text).alias(name)]
@@ -182,19 +209,25 @@ def render_column(name: str, kind: pl.DataType, form: CellForm, alias: str) -> l
     else:
         raise AssertionError(f"no rule for {kind}")
     if kind.is_numeric() and target == ROUTING:
-        short = text.str.contains("^[0-9]{1,8}$")
-        fault = pl.coalesce(pl.when(short).then(pl.lit("leading_zero")), *([] if fault is None else [fault]))
+        fault = _marked(text.str.contains("^[0-9]{1,8}$"), "leading_zero", fault)
         suggestion = checks.with_leading_zero(text)
     if kind.is_float() and target in DIGITS_MATTER:
         lost = cell.abs() >= _limits(kind).digits
         text = pl.when(lost).then(cell.cast(pl.String)).otherwise(text)  # with its point: nobody takes it for one
-        fault = pl.coalesce(pl.when(lost).then(pl.lit("precision")), *([] if fault is None else [fault]))
-    found = [_as_texts_are(text, kind, form).alias(name)]
-    if fault is not None:
-        found.append(fault.alias(FAULT + alias))
-    if suggestion is not None:
-        found.append(suggestion.alias(SUGGEST + alias))
-    return found
+        fault = _marked(lost, "precision", fault)
+    if kind.is_numeric() and target == ACCOUNT:
+        fault = _marked(fault.is_null() & (text.str.len_chars() > _DIGITS_CERTAIN), "precision", fault)
+        doubt = _marked(fault.is_null() & text.is_not_null(), "numeric_account", doubt)
+        text = pl.when((doubt.is_not_null() & zeros_lost) | (fault == "precision")).then(DOUBTED + text).otherwise(text)
+        if zeros_lost:
+            fault, doubt = pl.coalesce(doubt, fault), pl.lit(None, pl.String)
+    marks = ((FAULT, fault), (SUGGEST, suggestion), (WARN, doubt))
+    return [_as_texts_are(text, kind, form).alias(name), *(mark.alias(before + alias) for before, mark in marks)]
+
+
+def _marked(where: pl.Expr, code: str, other: pl.Expr) -> pl.Expr:
+    """Return the mark of a cell: the code where it applies, else what it was marked with before."""
+    return pl.coalesce(pl.when(where).then(pl.lit(code)), other)
 
 
 def _carried(cell: pl.Expr, kind: pl.DataType) -> pl.Expr:

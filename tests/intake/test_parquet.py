@@ -16,7 +16,9 @@ import pytest
 from batchpay.errors import FileRefused
 from batchpay.intake.parquet import CHUNK_ROWS, _parts_of
 from batchpay.intake.source import open_source
-from tests.support.payment_files import VALID, read, write
+from batchpay.schemas.rule import RuleOptions
+from tests.support.payment_files import DATA, VALID, read, write
+from tests.support.whole_check import check
 
 
 def parquet(folder: Path, columns: dict[str, Any], **options: Any) -> str:
@@ -50,13 +52,16 @@ FLOAT, INT = pl.Float64, pl.Int64
         ("amount", pl.Series([12, 7]), ["12", "7"], [None, None]),
         ("amount", pl.Series([12.5, 1234.56, 500000.01, 7], dtype=pl.Float32),
          ["12.50", "1234.56", "500000.0", "7.00"], [None, "format", "format", None]),
-        ("achAccountNumber", pl.Series([123456, 16777217], dtype=pl.Float32), ["123456", "16777216.0"],
+        ("achAccountNumber", pl.Series([123456, 16777217], dtype=pl.Float32), ["123456", "?16777216.0"],
          [None, "precision"]),
         ("gatewayId", pl.Series([1001, None], dtype=pl.UInt16), ["1001", None], [None, None]),
         ("gatewayId", pl.Series([1001.0, 1.5]), ["1001", "1.5"], [None, "format"]),
         ("achAccountNumber", pl.Series([123456789012345.0, 1234567890123456.0]),
-         ["123456789012345", "1234567890123456.0"], [None, "precision"]),
-        ("achAccountNumber", pl.Series([1234567890123456789]), ["1234567890123456789"], [None]),
+         ["123456789012345", "?1234567890123456.0"], [None, "precision"]),
+        ("achAccountNumber", pl.Series([123456789012345, 1234567890123456, None]),
+         ["123456789012345", "?1234567890123456", None], [None, "precision", None]),
+        ("achAccountNumber", pl.Series([Decimal("12345678.0"), Decimal("1234567890123456.0"), Decimal("1.5")]),
+         ["12345678", "?1234567890123456", "1.5"], [None, "precision", "format"]),
         ("achRoutingNumber", pl.Series([21000021, 121000248, 7]), ["21000021", "121000248", "7"],
          ["leading_zero", None, "leading_zero"]),
         ("achAgreementFlag", pl.Series([True, False, None]), ["1", "0", None], [None] * 3),
@@ -74,6 +79,49 @@ FLOAT, INT = pl.Float64, pl.Int64
 def test_typed_cells(tmp_path: Path, name: str, series: pl.Series, texts: list[str], faults: list[str]) -> None:
     """Each type becomes the text of the table, or a stated fault with the cell's own text."""
     assert column(read(parquet(tmp_path, {name: series})), name) == (texts, faults)
+
+
+@pytest.mark.parametrize("kind", [pl.Int64, pl.UInt64, pl.Float64, pl.Decimal(20, 0), pl.Decimal(20, 2)])
+def test_account_numbers_in_a_numeric_column(tmp_path: Path, kind: pl.DataType) -> None:
+    """0001234567 was sent as 1234567, without a word: such a column is doubted as a workbook's cells are.
+
+    Where routing numbers of the file have lost their zeros, so have accounts: an error, and no text that can be sent.
+    """
+    numbers = pl.Series([1234567, None, 12345678901234567], dtype=pl.Int64).cast(kind, strict=False)
+    texts = pl.Series(["021000021"] * 3)
+    whole = pl.Series([121000248, 121000248, 121000248])
+    for routing in (texts, whole, whole.cast(pl.Float64)):
+        frame = read(parquet(tmp_path, {"achAccountNumber": numbers, "achRoutingNumber": routing}))
+        assert frame["achAccountNumber"][0] == "1234567"
+        assert frame["_warn.achAccountNumber"].to_list() == ["numeric_account", None, None]
+        assert frame["_fault.achAccountNumber"].to_list() == [None, None, "precision"]
+    for routing in (pl.Series([121000248, 121000248, 21000021]), pl.Series([121000248.0, None, 7.0])):
+        frame = read(parquet(tmp_path, {"achAccountNumber": numbers, "achRoutingNumber": routing}))
+        assert frame["achAccountNumber"][0] == "?1234567"
+        assert frame["_fault.achAccountNumber"].to_list() == ["numeric_account", None, "precision"]
+        assert "_warn.achAccountNumber" not in frame.columns
+    frame = read(parquet(tmp_path, {"achAccountNumber": numbers.cast(pl.String), "achRoutingNumber": whole}))
+    assert not [name for name in frame.columns if name.startswith(("_fault", "_warn"))]
+
+
+def test_zeros_are_known_to_be_lost_before_the_first_account_is_read(tmp_path: Path) -> None:
+    """One routing number at the end of a large file, after several parts were read, makes all accounts errors."""
+    rows = CHUNK_ROWS + 2
+    routing = [121000248] * (rows - 1) + [21000021]
+    columns = {"achAccountNumber": pl.Series([1234567] * rows), "achRoutingNumber": pl.Series(routing)}
+    frame = read(parquet(tmp_path, columns))
+    assert frame["_fault.achAccountNumber"].null_count() == 0
+
+
+def test_account_numbers_of_a_field_file() -> None:
+    """CASES.md: p_floatacct.parquet; its routing numbers have lost zeros, so no row of it is paid."""
+    path = DATA / "field" / "p_floatacct.parquet"
+    if not path.exists():
+        pytest.skip("the field's files are not here")
+    with open_source(str(path)) as source:
+        verdict = check(source, RuleOptions(as_of=date(2026, 11, 28)))
+    assert verdict.valid.rows == 0
+    assert verdict.counts == {"achAccountNumber.numeric_account": 4, "achRoutingNumber.leading_zero": 3}
 
 
 def test_suggestion_for_a_lost_zero(tmp_path: Path) -> None:
