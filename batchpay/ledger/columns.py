@@ -72,6 +72,8 @@ class PaymentColumns:
     """One JSON object per row: what results and reports show of it (see registration/request_body.py)."""
     bodies: PackedTexts
     """The exact request body as JSON text."""
+    pay_on: Sequence[int | None] = ()
+    """The day (`date.toordinal()`) before which each row is not sent; None has no such day, and empty no row has."""
 
 
 @dataclass(frozen=True, slots=True)

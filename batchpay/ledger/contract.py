@@ -78,7 +78,9 @@ class Run(Protocol):
     """Rows that this run's answers accepted, and that are in doubt since another row has their reference."""
 
     def claim(self, limit: int) -> list[PendingPayment]:
-        """Take the next pending rows in file order that this run has not claimed yet, at most `limit`.
+        """Take the next due pending rows in file order that this run has not claimed yet, at most `limit`.
+
+        Raises LedgerDamaged for a row that the tables have as due, and that was registered for a later day.
 
         A claim is not permission to send: only `commit` gives that. A row that returns to pending stays claimed by its
         run, whose worker repeats it.
@@ -249,9 +251,11 @@ class Ledger(Protocol):
         results: str | None = None,
         api_id: str | None = None,
         reference_is_unique: bool = False,
+        day: date | None = None,
     ) -> Run:
         """Begin a run on a held batch: merge the spill file, mark rows that dead runs left in `sending` in doubt.
 
+        The run's day, today without `day`, is fixed: rows of a later one are not claimed, however long it takes.
         `why` is recorded if a person had to say it. `results` is where it will write them, `api_id` says from which
         account at the gateway it pays. With `reference_is_unique`, an accepted row becomes in doubt if another row of
         the environment has its reference, also one whose answer is merged.

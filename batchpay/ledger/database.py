@@ -54,6 +54,11 @@ class Statements(Protocol):
     CLOSE_ROWS: str
     ERASE_BODY: str
     DETAIL: str
+    BODIES: str
+    DETAILS: str
+    DAYS: str
+    CHUNKS_WITH_DAYS: str
+    PENDING_DAYS_OF_CHUNK: str
     REMEMBER_PAYEES: str
     OLD_BATCHES: str
     OPEN_ROWS: str

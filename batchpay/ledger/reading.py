@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
-from datetime import datetime
+from datetime import date, datetime
 from itertools import groupby
 from typing import Any
 
@@ -46,6 +46,11 @@ def _summary(store: Store, view: View, found: tuple[Any, ...]) -> BatchSummary:
         if STATES[state] is not State.REJECTED:
             by_direction[DIRECTIONS[direction]] += Totals(count, sum_cents)
             apart.setdefault(STATES[state], {})[DIRECTIONS[direction]] = Totals(count, sum_cents)
+    by_day: dict[date, dict[str, Totals]] = {}
+    for day, direction, count, sum_cents in (
+        view.execute(store.statements.DAYS, (identity,)).fetchall() if by_state[State.PENDING].rows else ()
+    ):
+        by_day.setdefault(date.fromordinal(day), {})[DIRECTIONS[direction]] = Totals(count, sum_cents)
     total = sum(by_state.values(), Totals())
     if total != Totals(rows, cents) or any(totals.rows < 0 for totals in by_state.values()):
         raise LedgerDamaged(f"the ledger is damaged: the states of batch {name} do not add up to its control totals")
@@ -56,8 +61,13 @@ def _summary(store: Store, view: View, found: tuple[Any, ...]) -> BatchSummary:
         columns=tuple(json.loads(columns)), total=total, by_state=by_state, by_direction=by_direction, apart=apart,
         again_reason=again, options=dict(json.loads(options)),
         held_back=Totals(*json.loads(end or "{}").get("held back", (0, 0))), purged_at=maybe_datetime(purged),
-        outdated=store.outdated,
+        outdated=store.outdated, by_day=by_day, today=today(store),
     )  # fmt: skip
+
+
+def today(store: Store) -> date:
+    """See contract.Ledger."""
+    return to_datetime(store.now_ms()).astimezone().date()
 
 
 def batches(store: Store) -> list[BatchSummary]:

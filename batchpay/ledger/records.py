@@ -9,7 +9,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from batchpay.errors import ClockBehind, LedgerBehind, LedgerDamaged, LedgerElsewhere, LedgerNotUsable
@@ -191,6 +191,29 @@ class BatchSummary:
     """When names, details and messages of its rows were erased; None while the ledger has them."""
     outdated: str | None = None
     """Why the ledger, which was only read, may not know of the latest payments; None if a run could use it."""
+    by_day: dict[date, dict[str, Totals]] = field(default_factory=dict)
+    """Pending rows with a day of their own, by day, each by DEBIT and CREDIT."""
+    today: date = date.max
+    """The day by which rows are due: of a run that this process made, its own, else the ledger's when it was read."""
+
+    @property
+    def scheduled(self) -> Totals:
+        """Return the pending rows whose day has not come: nobody waits for them."""
+        return self._of_days(lambda day: day > self.today)
+
+    @property
+    def overdue(self) -> Totals:
+        """Return the pending rows whose day has passed."""
+        return self._of_days(lambda day: day < self.today)
+
+    @property
+    def next_pay_on(self) -> date | None:
+        """Return the first day on which scheduled rows are due; None if there are none."""
+        return min((day for day in self.by_day if day > self.today), default=None)
+
+    def _of_days(self, counts: Callable[[date], bool]) -> Totals:
+        sides = (side for day, apart in self.by_day.items() if counts(day) for side in apart.values())
+        return sum(sides, Totals())
 
     @property
     def sendable(self) -> Totals:
@@ -428,7 +451,8 @@ class Contents:
     totals: Rows
     """batch, state, direction, row_count, cents."""
     payments: Rows
-    """batch, row, line, cents, direction, state, attempts, chunk, payee, account, sent_at, reasons; in file order."""
+    """In file order: batch, row, line, cents, direction, state, attempts, chunk, payee, account, sent_at, reasons,
+    pay_on."""
     attempts: Rows
     """batch, row, attempt, sent_at, state, finished_at, status, code, message, reference, reason: each latest one."""
     chunks: Rows

@@ -71,7 +71,7 @@ class StoredLedger(ABC, Generic[_Store, _Run]):
         return to_datetime(self.store.now_ms() - self.store.ahead_ms)
 
     def today(self) -> date:
-        return to_datetime(self.store.now_ms()).astimezone().date()
+        return reading.today(self.store)
 
     @property
     def clock_ahead(self) -> timedelta:
@@ -126,9 +126,10 @@ class StoredLedger(ABC, Generic[_Store, _Run]):
         results: str | None = None,
         api_id: str | None = None,
         reference_is_unique: bool = False,
+        day: date | None = None,
     ) -> _Run:
-        noted = noted_at_start(self.store.keys, results, api_id)
-        run = self._begin(self._held_batch(batch), batch, who, why, noted, is_unique=reference_is_unique)
+        noted, day = noted_at_start(self.store.keys, results, api_id), day or self.today()
+        run = self._begin(self._held_batch(batch), batch, who, why, noted, is_unique=reference_is_unique, day=day)
         self._runs.append(run)
         return run
 
@@ -148,7 +149,7 @@ class StoredLedger(ABC, Generic[_Store, _Run]):
 
     @abstractmethod
     def _begin(
-        self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any], *, is_unique: bool
+        self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any], *, is_unique: bool, day: date
     ) -> _Run:
         """Hold a batch against its history and begin a run on it, whose start notes what is to be noted."""
 

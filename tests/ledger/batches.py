@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date
 
 from batchpay.ledger.columns import PackedTexts, PaymentColumns, RejectedColumns
 from batchpay.ledger.contract import Ledger, Run
@@ -39,6 +40,7 @@ def columns(
     salt: str = "",
     id_salt: str = "",
     amount_cents: int | None = None,
+    pay_on: Mapping[int, date] | None = None,
 ) -> PaymentColumns:
     """Payments; rows in `named` carry a paymentId, `salt` makes their fingerprints differ from other batches."""
     numbers, with_id = list(rows), set(named)
@@ -55,6 +57,7 @@ def columns(
             json.dumps({"name": f"Zoë {row}", "account": f"****{CANARY[-4:]}"}, ensure_ascii=False) for row in numbers
         ),
         bodies=PackedTexts.of(body_of(row) for row in numbers),
+        pay_on=[pay_on[row].toordinal() if row in pay_on else None for row in numbers] if pay_on else (),
     )
 
 

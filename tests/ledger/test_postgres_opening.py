@@ -276,7 +276,7 @@ def test_versions_of_tables_and_key_must_fit(used: PostgresFactory) -> None:
     used.run("UPDATE batchpay.ledger SET version = 0")
     with pytest.raises(LedgerOlder):
         used.open()
-    used.run("UPDATE batchpay.ledger SET version = 1, key_id = 'another'")
+    used.run("UPDATE batchpay.ledger SET version = 2, key_id = 'another'")
     with pytest.raises(LedgerNotUsable, match="is not the key of the ledger"):
         used.open()
     used.key.unlink()

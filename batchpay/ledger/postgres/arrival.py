@@ -122,10 +122,11 @@ def _copy_rows(transaction: PostgresTransaction, contents: Contents) -> None:
             account,
             sent_at,
             reasons,
+            pay_on,
         ) in contents.payments():
             seal = None if reasons is None else rejected_seal(keys, batch, row, line, cents, reasons)
             digests = (None if one is None else signed(one) for one in (payee, account))
-            yield batch, row, line, cents, direction, state, attempts, chunk, *digests, sent_at, reasons, seal
+            yield batch, row, line, cents, direction, state, attempts, chunk, *digests, sent_at, reasons, seal, pay_on
 
     def attempts() -> Iterator[tuple[Any, ...]]:
         for batch, row, attempt, sent_at, state, finished_at, status, *texts in contents.attempts():
@@ -134,7 +135,7 @@ def _copy_rows(transaction: PostgresTransaction, contents: Contents) -> None:
 
     _copy(
         transaction, "payment", "batch, row, line, amount_cents, direction, state, attempts, chunk, payee, account,"
-        " sent_at, reasons, seal", payments(),
+        " sent_at, reasons, seal, pay_on", payments(),
     )  # fmt: skip
     _copy(
         transaction, "attempt", "batch, row, attempt, sent_at, state, finished_at, http_status, response_code,"

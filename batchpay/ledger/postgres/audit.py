@@ -21,7 +21,7 @@ from batchpay.ledger.event_chain import (
     rows_without_bill,
     texts_of_purged,
 )
-from batchpay.ledger.payload import unreadable
+from batchpay.ledger.payload import payload_problems
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.store import Connection, PostgresStore, chained_mac, stream
 from batchpay.ledger.records import ARRIVED
@@ -183,6 +183,4 @@ def _check_payloads(store: PostgresStore, connection: Connection) -> list[str]:
     lost = (connection.execute(sql.LOST_ROWS).fetchone() or (0,))[0]
     if lost:
         problems.append(f"the ledger is damaged: {lost} records refer to others that do not exist")
-    for kind, statement in (("bodies", sql.BODIES), ("details", sql.DETAILS)):
-        problems += unreadable(store.keys, kind, stream(connection, statement))
-    return problems
+    return [*problems, *payload_problems(store, connection)]

@@ -38,6 +38,7 @@ _PAYMENT_WITHOUT_LINE = struct.Struct(">H iq iq iq ii ii i ii ih ih").pack
 _CHUNK = struct.Struct(">H ii ii ii").pack
 _SEALED = struct.Struct(">H ii ii i").pack
 _INT4 = struct.Struct(">ii").pack
+_COLUMNS_WITH_DAY = struct.pack(">H", 10)
 _BILL = struct.Struct(">H i8s ii ii i?")  # the first eight bytes of a digest
 _PAYMENT_ID = struct.Struct(">H i8s ii ii")
 _DIGEST_AT = struct.calcsize(">H i")
@@ -138,7 +139,14 @@ class PostgresRegistering:
             )
             for cents, payee, account, row, line, chunk, direction in columns
         )
-        _copy(self._transaction, sql.COPY_PAYMENTS, lines)
+        into = sql.COPY_PAYMENTS
+        if any(payments.pay_on):
+            into, without_day = sql.COPY_PAYMENTS_WITH_DAYS, lines
+            lines = (
+                _COLUMNS_WITH_DAY + line[len(_COLUMNS_WITH_DAY) :] + _number(day)
+                for line, day in zip(without_day, payments.pay_on, strict=True)
+            )
+        _copy(self._transaction, into, lines)
         self._batch.add_payments(payments, directions)
 
     def add_rejected(self, rejected: RejectedColumns) -> None:
@@ -262,7 +270,7 @@ def _release_columns(
     transaction.execute(
         sql.RELEASE_ROWS,
         (list(chosen.rows), directions, chunks, list(map(signed, chosen.payees)), list(map(signed, chosen.accounts)),
-         batch),
+         chosen.pay_on or [None] * len(at), batch),
     )  # fmt: skip
     for row, cents, direction in zip(chosen.rows, chosen.amounts_cents, directions, strict=True):
         changes.add(REJECTED, rejected[row][1], -1, -cents)

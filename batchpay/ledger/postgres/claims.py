@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from datetime import date
 from typing import TypeVar
 
 import psycopg
@@ -23,10 +24,10 @@ _Found = TypeVar("_Found")
 class Claims:
     """One run's claims. A batch has one run at a time, so the last row claimed is all it needs to know."""
 
-    def __init__(self, store: PostgresStore, batch: int) -> None:
-        self._store, self._batch = store, batch
+    def __init__(self, store: PostgresStore, batch: int, day: date) -> None:
+        self._store, self._batch, self._day = store, batch, day.toordinal()
         self._claimed_to = 0
-        self._bodies = Bodies(store.keys, batch, self._sealed_bodies)
+        self._bodies = Bodies(store.keys, batch, self._sealed_bodies, day)
         self._turn = threading.Lock()
         self._is_closed = False
         self._reader = store.reader()
@@ -36,7 +37,7 @@ class Claims:
         with self._turn, translated(self._store.place):
             if self._is_closed:
                 return []
-            wanted = (self._batch, self._claimed_to, limit)
+            wanted = (self._batch, self._claimed_to, self._day, limit)
             found = self._reading(lambda: self._reader.execute(sql.PENDING_ROWS, wanted, binary=True).fetchall())
             bodies = self._bodies.of([row for row, *_ in found], [chunk for *_, chunk in found])
             if found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -89,11 +89,11 @@ class PostgresLedger(StoredLedger[PostgresStore, PostgresRun]):
         )
 
     def _begin(
-        self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any], *, is_unique: bool
+        self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any], *, is_unique: bool, day: date
     ) -> PostgresRun:
         self.store.ask_clock(times=CLOCK_TIMES).require_alike()
         audit.check_batch(self.store, number)
-        return PostgresRun(self.store, number, name, who, why, noted, is_unique=is_unique)
+        return PostgresRun(self.store, number, name, who, why, noted, is_unique=is_unique, day=day)
 
     def shared_pace(self, environment: Environment, origin: str) -> PostgresPace:
         return PostgresPace(self.store, environment.value, origin)

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import date
 from typing import Any
 
 import psycopg
@@ -61,6 +62,7 @@ class PostgresRun:
         noted: dict[str, Any],
         *,
         is_unique: bool,
+        day: date,
     ) -> None:
         self._store = store
         self._is_unique = is_unique
@@ -94,7 +96,7 @@ class PostgresRun:
         self._spilled = spill_path(store.paths.witness, name, self._id)
         self._spill = Spill(self._spilled, store.keys, name)
         store.witness.sync()
-        self._claims = Claims(store, batch)
+        self._claims = Claims(store, batch, day)
         self._deadline = deadline.Deadline()
         self._heartbeat = Heartbeat(self.beat)
 

@@ -279,6 +279,7 @@ COPY_PAYMENTS = (
     "COPY batchpay.payment (amount_cents, payee, account, batch, row, line, chunk, state, direction)"
     " FROM STDIN (FORMAT binary)"
 )
+COPY_PAYMENTS_WITH_DAYS = COPY_PAYMENTS.replace("direction)", "direction, pay_on)")
 COPY_REJECTED = (
     "COPY batchpay.payment (amount_cents, batch, row, line, state, direction, reasons, seal) FROM STDIN (FORMAT binary)"
 )
@@ -294,9 +295,10 @@ REJECTED_AMONG = (
 )
 RELEASE_ROWS = (
     f"UPDATE batchpay.payment p SET state = {PENDING}, reasons = NULL, seal = NULL, direction = n.direction,"
-    " chunk = n.chunk, payee = n.payee, account = n.account"
-    " FROM unnest(%s::int[], %s::smallint[], %s::int[], %s::bigint[], %s::bigint[])"
-    f" AS n (row, direction, chunk, payee, account) WHERE p.batch = %s AND p.row = n.row AND p.state = {REJECTED}"
+    " chunk = n.chunk, payee = n.payee, account = n.account, pay_on = n.pay_on"
+    " FROM unnest(%s::int[], %s::smallint[], %s::int[], %s::bigint[], %s::bigint[], %s::int[])"
+    " AS n (row, direction, chunk, payee, account, pay_on)"
+    f" WHERE p.batch = %s AND p.row = n.row AND p.state = {REJECTED}"
 )
 MOVE_ROWS = (
     "UPDATE batchpay.payment SET state = %s WHERE batch = %s AND row = ANY(%s::int[]) AND state = %s"
@@ -371,7 +373,17 @@ ROWS_WITH_REFERENCES = (
 
 PENDING_ROWS = (
     f"SELECT row, attempts, chunk FROM batchpay.payment WHERE batch = %s AND row > %s AND state = {PENDING}"
-    " ORDER BY row LIMIT %s"
+    " AND (pay_on IS NULL OR pay_on <= %s) ORDER BY row LIMIT %s"
+)
+_HAS_DAY = f"pay_on IS NOT NULL AND state = {PENDING}"
+DAYS = (
+    "SELECT pay_on, direction, count(*), sum(amount_cents)::bigint FROM batchpay.payment"
+    f" WHERE batch = %s AND {_HAS_DAY} GROUP BY pay_on, direction"
+)
+CHUNKS_WITH_DAYS = f"SELECT DISTINCT batch, chunk FROM batchpay.payment WHERE {_HAS_DAY}"
+PENDING_DAYS_OF_CHUNK = (
+    "SELECT row, pay_on FROM batchpay.payment WHERE batch = %(batch)s AND row BETWEEN %(first)s AND %(last)s"
+    f" AND chunk = %(chunk)s AND state = {PENDING}"
 )
 CLOSE_ROWS = (
     "UPDATE batchpay.chunk SET open_rows = open_rows - %(rows)s WHERE batch = %(batch)s AND chunk = %(chunk)s"

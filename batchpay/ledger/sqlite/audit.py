@@ -30,7 +30,7 @@ from batchpay.ledger.event_chain import (
     texts_of_purged,
     unknown_if_it_came_again,
 )
-from batchpay.ledger.payload import unreadable
+from batchpay.ledger.payload import payload_problems
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.reading import pieces, values_of_digits
 from batchpay.ledger.sqlite.store import SqliteStore, SqliteTransaction
@@ -177,9 +177,7 @@ def _check_chunks(store: SqliteStore, connection: sqlite3.Connection) -> list[st
         fit = counted(wrong, "chunk of payloads does not fit its rows", "chunks of payloads do not match their rows")
         problems.append(f"the ledger is damaged: {fit}")
     problems += texts_of_purged(connection, sql)
-    for kind, table in (("bodies", "body"), ("details", "detail")):
-        problems += unreadable(store.keys, kind, connection.execute(sql.payloads(table)))
-    return problems
+    return [*problems, *payload_problems(store, connection)]
 
 
 _NOTHING_SENT = "nothing was sent (batchpay ledger check says more)"

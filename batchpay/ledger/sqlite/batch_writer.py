@@ -112,14 +112,18 @@ class SqliteRegistering:
         ids = [first | row for row in payments.rows]
         directions = [DIRECTION_CODES[word] for word in payments.directions]
         chunks = self._chunks.add(ids, payments)
-        columns = (
+        columns: list[Iterable[Any]] = [
             ids, payments.lines, payments.amounts_cents, directions, chunks,
             *(map(bytearray, digests) for digests in (payments.payees, payments.accounts)),
-        )  # fmt: skip
+        ]  # fmt: skip
+        into, row = sql.ADD_PENDING_ROWS, f"(?, ?, ?, ?, ?, ?, ?, {PENDING})"
+        if any(payments.pay_on):
+            columns.append(payments.pay_on)
+            into, row = sql.ADD_PENDING_ROWS_WITH_DAYS, f"(?, ?, ?, ?, ?, ?, ?, {PENDING}, ?)"
         values: list[Any] = [None] * (len(columns) * len(ids))
         for at, column in enumerate(columns):
             values[at :: len(columns)] = column
-        self._transaction.insert(sql.ADD_PENDING_ROWS, f"(?, ?, ?, ?, ?, ?, ?, {PENDING})", values)
+        self._transaction.insert(into, row, values)
         self._batch.add_payments(payments, directions)
 
     def add_rejected(self, rejected: RejectedColumns) -> None:
@@ -227,12 +231,14 @@ def _release_columns(
     chosen = pick(payments, list(rejected))
     ids = [row_id(batch, row) for row in chosen.rows]
     chunks = writer.add(ids, chosen)
+    pay_on = chosen.pay_on or [None] * len(ids)
     for index, before in enumerate(rejected.values()):
         direction = DIRECTION_CODES[chosen.directions[index]]
         transaction.execute(
             sql.RELEASE_ROW,
-            (PENDING, direction, chunks[index], chosen.payees[index], chosen.accounts[index], ids[index], REJECTED),
-        )
+            (PENDING, direction, chunks[index], chosen.payees[index], chosen.accounts[index], pay_on[index], ids[index],
+             REJECTED),
+        )  # fmt: skip
         changes.add(REJECTED, before, -1, -chosen.amounts_cents[index])
         changes.add(PENDING, direction, 1, chosen.amounts_cents[index])
     return list(chosen.rows)

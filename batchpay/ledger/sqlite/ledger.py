@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -85,10 +85,10 @@ class SqliteLedger(StoredLedger[SqliteStore, SqliteRun]):
         return self._locks.is_held(digest)
 
     def _begin(
-        self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any], *, is_unique: bool
+        self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any], *, is_unique: bool, day: date
     ) -> SqliteRun:
         check_batch(self.store, number)
-        return SqliteRun(self.store, number, name, who, why, noted, is_unique=is_unique)
+        return SqliteRun(self.store, number, name, who, why, noted, is_unique=is_unique, day=day)
 
     def runs(self, batch: str) -> list[HostRun]:
         return []

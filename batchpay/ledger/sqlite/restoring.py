@@ -184,7 +184,7 @@ def contents(store: SqliteStore, connection: sqlite3.Connection) -> Contents:
         has_older_digests="latest batch of version 2" in meta,
         events=table(sql.MOVING_EVENTS, number), batches=table(sql.MOVING_BATCHES), runs=table(sql.ALL_RUNS),
         totals=table(sql.ALL_TOTALS), payments=table(sql.MOVING_PAYMENTS), attempts=table(sql.MOVING_ATTEMPTS),
-        chunks=table(sql.MOVING_CHUNKS), bodies=table(sql.payloads("body")),
-        details=table(sql.payloads("detail")), fingerprints=table(sql.MOVING_FINGERPRINTS),
+        chunks=table(sql.MOVING_CHUNKS), bodies=table(sql.BODIES),
+        details=table(sql.DETAILS), fingerprints=table(sql.MOVING_FINGERPRINTS),
         payment_ids=table(sql.MOVING_PAYMENT_IDS), paid=table(sql.MOVING_PAID),
     )  # fmt: skip

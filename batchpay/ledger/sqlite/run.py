@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ class SqliteRun:
         noted: dict[str, Any],
         *,
         is_unique: bool,
+        day: date,
     ) -> None:
         self._store = store
         self._is_unique = is_unique
@@ -61,7 +63,8 @@ class SqliteRun:
         self._claimed: dict[int, Claimed] = {}
         """What was read of rows when they were claimed, until they are sent. What is missing here is looked up."""
         self._sent: dict[int, BeingSent] = {}
-        self._bodies = Bodies(store.keys, batch, self._sealed_bodies)
+        self._day = day.toordinal()
+        self._bodies = Bodies(store.keys, batch, self._sealed_bodies, day)
         self._claimed_to, _ = id_range(batch)
         self._read_turn = threading.Lock()
         self._reader = store.connect_reader()
@@ -128,7 +131,7 @@ class SqliteRun:
         self._store.check_process()
         _, end = id_range(self._batch)
         with self._read_turn, translated(self._store.place.ledger):
-            found = self._reader.execute(sql.PENDING_ROWS, (self._claimed_to, end, limit)).fetchone()
+            found = self._reader.execute(sql.PENDING_ROWS, (self._claimed_to, end, self._day, limit)).fetchone()
             rows, attempts, chunks, cents, directions = map(json.loads, found)
             claimed = list(map(PendingPayment, rows, attempts, self._bodies.of(rows, chunks)))
             if rows:

@@ -162,13 +162,14 @@ ADD_TOTAL = "INSERT INTO total VALUES (?, ?, ?, ?, ?)"
 # Rows
 
 ADD_PENDING_ROWS = "INSERT INTO row (id, line, amount_cents, direction, chunk, payee, account, state) VALUES"
+ADD_PENDING_ROWS_WITH_DAYS = ADD_PENDING_ROWS.replace("state)", "state, pay_on)")
 ADD_REJECTED_ROW = (
     f"INSERT INTO row (id, line, amount_cents, direction, state, reasons, seal) VALUES (?, ?, ?, 0, {REJECTED}, ?, ?)"
 )
 REJECTED_ROW = "SELECT direction FROM row WHERE id = ? AND state = ? AND amount_cents = ?"
 RELEASE_ROW = (
-    "UPDATE row SET state = ?, reasons = NULL, seal = NULL, direction = ?, chunk = ?, payee = ?, account = ?"
-    " WHERE id = ? AND state = ?"
+    "UPDATE row SET state = ?, reasons = NULL, seal = NULL, direction = ?, chunk = ?, payee = ?, account = ?,"
+    " pay_on = ? WHERE id = ? AND state = ?"
 )
 REJECTED_ROWS = (
     "SELECT id & 4294967295, line, amount_cents, reasons FROM row"
@@ -179,9 +180,19 @@ PENDING_ROWS = (
     "SELECT json_group_array(id & 4294967295), json_group_array(attempts), json_group_array(chunk),"
     " json_group_array(amount_cents), json_group_array(direction) FROM"
     " (SELECT id, attempts, chunk, amount_cents, direction FROM row"
-    f" WHERE id > ? AND id < ? AND state = {PENDING} ORDER BY id LIMIT ?)"
+    f" WHERE id > ? AND id < ? AND state = {PENDING} AND (pay_on IS NULL OR pay_on <= ?) ORDER BY id LIMIT ?)"
 )
 """One JSON array per column: Python reads many values from one text in less time than it takes to fetch them."""
+_HAS_DAY = f"state = {PENDING} AND pay_on IS NOT NULL"
+DAYS = (
+    "SELECT pay_on, direction, count(*), sum(amount_cents) FROM row"
+    f" WHERE id >> 32 = ? AND {_HAS_DAY} GROUP BY pay_on, direction"
+)
+CHUNKS_WITH_DAYS = f"SELECT DISTINCT id >> 32, chunk FROM row INDEXED BY row_scheduled WHERE {_HAS_DAY}"
+PENDING_DAYS_OF_CHUNK = (
+    "SELECT id & 4294967295, pay_on FROM row WHERE id BETWEEN :batch << 32 | :first AND :batch << 32 | :last"
+    f" AND chunk = :chunk AND state = {PENDING}"
+)
 ROW_IS_PENDING = f"SELECT 1 FROM row WHERE id = ? AND state = {PENDING}"
 ROW_IN_ATTEMPT = (
     "SELECT attempts, sent_at, chunk, amount_cents, direction FROM row LEFT JOIN attempt ON attempt.id = row.id"
@@ -248,6 +259,8 @@ BODY = "SELECT sealed FROM body WHERE chunk = ?"
 ERASE_BODY = "DELETE FROM body WHERE chunk = :chunk"
 ADD_DETAIL = "INSERT INTO detail VALUES (?, ?)"
 DETAIL = "SELECT sealed FROM detail WHERE chunk = :chunk"
+_PAYLOADS = "SELECT chunk.batch, chunk.id, {0}.sealed FROM {0} JOIN chunk ON chunk.id = {0}.chunk"
+BODIES, DETAILS = map(_PAYLOADS.format, ("body", "detail"))
 
 # What a purge erases
 
@@ -420,7 +433,7 @@ MOVING_BATCHES = (
 )
 MOVING_PAYMENTS = (
     f"SELECT {_PLACE.format('row')}, line, amount_cents, direction, row.state, attempts, chunk, payee, account,"
-    " sent_at, reasons FROM row LEFT JOIN attempt ON attempt.id = row.id ORDER BY row.id"
+    " sent_at, reasons, pay_on FROM row LEFT JOIN attempt ON attempt.id = row.id ORDER BY row.id"
 )
 MOVING_ATTEMPTS = (
     f"SELECT {_PLACE.format('attempt')}, attempts, sent_at, attempt.state, finished_at, http_status, response_code,"
@@ -459,8 +472,3 @@ def rows_in(states: int, *, of_amounts: bool = False) -> str:
 def rows_in_state(state: int) -> str:
     """Return the statement for rows in one state; the literal lets SQLite use the partial index on rows in sending."""
     return f"SELECT id & 4294967295 FROM row WHERE id >= ? AND id < ? AND state = {int(state)} ORDER BY id"
-
-
-def payloads(table: str) -> str:
-    """Return the statement for all payloads of a kind, `body` or `detail`; their batch and chunk first."""
-    return f"SELECT chunk.batch, chunk.id, {table}.sealed FROM {table} JOIN chunk ON chunk.id = {table}.chunk"

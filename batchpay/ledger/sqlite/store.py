@@ -87,8 +87,8 @@ LOCK_WAIT_S = 30.0
 """How long a transaction waits for another one: registering a million rows takes about ten seconds."""
 _COMMITS_A_CHECKPOINT = 200
 """A log that restarts is overwritten, which syncs in half the time that a growing one takes."""
-ROWS_A_STATEMENT = 128
-"""With seven values each, this stays below the 999 that any SQLite takes."""
+ROWS_A_STATEMENT = 124
+"""With eight values each, this stays below the 999 that any SQLite takes."""
 
 
 @lru_cache(16)
