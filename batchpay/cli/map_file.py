@@ -13,7 +13,7 @@ from batchpay.cli.paths import outputs_of
 from batchpay.text import column_name, printable, row_count, wrapped
 
 if TYPE_CHECKING:
-    from batchpay.intake.maps.draft import Choice, Question
+    from batchpay.intake.maps.draft import Question
     from batchpay.workflows.map_file import Proposed
 
 _CELL_CHARACTERS_MAX = 24
@@ -45,37 +45,55 @@ def map(context: Context, /, file: str, write: Path | None, **options: Any) -> i
     if context.json:
         output.print_json(context, proposed.as_json())
     elif not context.quiet:
-        _print(proposed)
+        if asker is None:
+            _print(proposed)
+        if proposed.written is not None:
+            click.echo(f"written: {printable(str(proposed.written))}")
+            click.echo(printable(f"then: {proposed.next_command}"))
+        else:
+            click.echo("nothing was written: --write PATH writes the map")
     return proposed.exit_code
 
 
 class _Terminal:
-    """Asks a person, one question after the other."""
+    """Asks a person, one question after the other, and shows the result before it is written."""
 
-    def answer(self, question: Question) -> Choice | str | None:
+    def answer(self, question: Question, number: int, open_count: int) -> str:
         """See workflows.map_file.Asker: 0, or nothing typed, leaves a question open."""
         click.echo(err=True)
-        for line in wrapped(printable(f"{question.about}: {question.text}"), rest="  "):
+        told = f"{number} of {number + open_count - 1}  {question.key}"
+        for line in wrapped(printable(told), rest="  "):
             click.echo(line, err=True)
         if question.typed is not None:
-            return (
-                str(click.prompt("Value (blank to leave it open)", default="", show_default=False, err=True)).strip()
-                or None
-            )
-        for number, choice in enumerate(question.choices, 1):
-            for line in wrapped(printable(choice.text), first=f"  {number}  ", rest="     "):
+            words = "Value (blank to leave it open)"
+            return str(click.prompt(words, default="", show_default=False, err=True)).strip()
+        for at, choice in enumerate(question.choices, 1):
+            for line in wrapped(printable(choice.text), first=f"  {at}  ", rest="     "):
                 click.echo(line, err=True)
-        most = len(question.choices)
+        chosen = _number("Number (0 to leave it open)", len(question.choices))
+        return question.choices[chosen - 1].text if chosen else ""
 
-        def number_of(text: str) -> int:
-            if not text.strip().isdecimal() or int(text) > most:
-                raise click.UsageError(f"type a number from 0 to {most}")
-            return int(text)
+    def take_back(self, proposed: Proposed) -> str | None:
+        """See workflows.map_file.Asker: 0, or nothing typed, takes the result as it is."""
+        _print(proposed)
+        keys = list(proposed.answers)
+        if not keys:
+            return None
+        click.echo(err=True)
+        for at, key in enumerate(keys, 1):
+            for line in wrapped(printable(f"{key} {proposed.answers[key]}"), first=f"  {at}  ", rest="     "):
+                click.echo(line, err=True)
+        chosen = _number("Is this right? 0 if it is, or the number of an answer to take back", len(keys))
+        return keys[chosen - 1] if chosen else None
 
-        number = click.prompt(
-            "Number (0 to leave it open)", default="0", show_default=False, err=True, value_proc=number_of
-        )
-        return question.choices[number - 1] if number else None
+
+def _number(words: str, most: int) -> int:
+    def number_of(text: str) -> int:
+        if not text.strip().isdecimal() or int(text) > most:
+            raise click.UsageError(f"type a number from 0 to {most}")
+        return int(text)
+
+    return int(click.prompt(words, default="0", show_default=False, err=True, value_proc=number_of))
 
 
 def _print(proposed: Proposed) -> None:
@@ -100,11 +118,6 @@ def _print(proposed: Proposed) -> None:
         names = dict.fromkeys(name for row in proposed.preview for name in row)
         header = ["", *(f"row {number}" for number in range(1, len(proposed.preview) + 1))]
         output.print_table(header, [[name, *(_cell(row.get(name)) for row in proposed.preview)] for name in names])
-    if proposed.written is not None:
-        click.echo(f"written: {printable(str(proposed.written))}")
-        click.echo(printable(f"then: {proposed.next_command}"))
-    else:
-        click.echo("nothing was written: --write PATH writes the map")
 
 
 def _cell(text: str | None) -> str:

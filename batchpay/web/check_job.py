@@ -16,7 +16,6 @@ from typing import Any
 import polars as pl
 
 from batchpay.errors import FileRefused, ForeignColumns, NotUsable, WaitingForPerson, WrongUse
-from batchpay.intake.maps.draft import Choice, Question
 from batchpay.intake.source import Source, open_source
 from batchpay.intake.xlsx.archive import list_sheets, open_archive
 from batchpay.ledger.contract import Ledger
@@ -224,27 +223,13 @@ def _end(task: Task, state: str, code: int, **values: Any) -> int:
     return code
 
 
-class _Answers:
-    """Answers questions as the person did on the page; the others stay open."""
-
-    def __init__(self, given: dict[str, str]) -> None:
-        self._given = given
-
-    def answer(self, question: Question) -> Choice | str | None:
-        """See workflows.map_file.Asker."""
-        given = self._given.get(f"{question.about}: {question.text}")
-        if question.typed is not None:
-            return given or None
-        return next((choice for choice in question.choices if choice.text == given), None)
-
-
 def _find_map(task: Task, path: str) -> tuple[dict[str, Any], bool]:
     """Find or propose a map; return what the file's row keeps of it, and whether the file can be read by it now.
 
     A map is used once its person has confirmed it, for this file or for an earlier one with the same header.
     """
     options = options_of(task.file)
-    proposed = propose_map(FileToMap(path, **reading_of(task.file)), _Answers(options.get("answers", {})), None)
+    proposed = propose_map(FileToMap(path, **reading_of(task.file)), None, None, options.get("answers"))
     header = json.dumps([column.name for column in proposed.columns], ensure_ascii=False)
     if options.get("map_agreed") and not proposed.draft.needed:
         with task.store.write() as db:

@@ -154,15 +154,17 @@ def again(file_id: str) -> ResponseReturnValue:
 @blueprint.post("/files/<file_id>/map")
 @needs("prepare")
 def answer(file_id: str) -> ResponseReturnValue:
-    """Accept answers to a map's open questions, and the confirmation that it is right; or start over."""
+    """Accept answers to a map's open questions, and the confirmation that it is right; take one or all back."""
     file = file_or_404(file_id)
     chosen = json.loads(file["options"])
-    if request.form.get("anew") == "yes":
-        chosen |= {"answers": {}, "map_agreed": False, "map_anew": True}
-        return _check_again(file, REPLACEABLE, chosen, "reopened the column questions", map=None)
+    answers = chosen.get("answers", {})
+    if request.form.get("anew") == "yes" or request.form.get("back") in answers:
+        kept = {key: text for key, text in answers.items() if key != request.form.get("back")}
+        chosen |= {"answers": {} if request.form.get("anew") else kept, "map_agreed": False, "map_anew": True}
+        return _check_again(file, REPLACEABLE, chosen, "took back answers to the column questions", map=None)
     mark = "answer."
     given = {name.removeprefix(mark): text for name, text in request.form.items() if name.startswith(mark) and text}
-    chosen["answers"] = {**chosen.get("answers", {}), **given}
+    chosen["answers"] = {**answers, **given}
     chosen["map_agreed"] = request.form.get("agreed") == "yes"
     return _check_again(file, ("refused",), chosen, "answered the column questions")
 

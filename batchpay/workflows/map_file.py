@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,9 +13,9 @@ from typing import Any, Protocol
 import polars as pl
 
 from batchpay.errors import WrongUse
-from batchpay.intake.maps.draft import Choice, Draft, Question
+from batchpay.intake.maps.draft import Draft, Question
 from batchpay.intake.maps.loading import mapping_of
-from batchpay.intake.maps.mapping import Mapping
+from batchpay.intake.maps.mapping import Mapping as ColumnMap
 from batchpay.intake.maps.proposal import Unmapped, finished, propose
 from batchpay.intake.source import Source, open_source
 from batchpay.schemas.columns import ACCOUNT, COLUMNS, MONEY, ROUTING
@@ -33,8 +34,14 @@ _PLAIN = {ROUTING: "[0-9]{9}", **dict.fromkeys(MONEY, r"[0-9]{1,8}\.[0-9]{2}")}
 class Asker(Protocol):
     """Answers questions, or leaves them open."""
 
-    def answer(self, question: Question) -> Choice | str | None:
-        """Choose, or return a text if the question asks for one; None leaves it open."""
+    def answer(self, question: Question, number: int, open_count: int) -> str:
+        """Return a choice's text, or another text if the question asks for one; blank leaves it open.
+
+        It is the question with this number, and so many are open with it.
+        """
+
+    def take_back(self, proposed: Proposed) -> str | None:
+        """Return the key of an answer that is taken back, and asked again; None if the result is right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,8 @@ class Proposed:
     """Whether these are all rows of the file."""
     columns: tuple[MapColumn, ...]
     draft: Draft
+    answers: dict[str, str]
+    """What was answered, by the questions' keys, in their order."""
     preview: tuple[dict[str, str], ...]
     """The first rows by column, account numbers masked; a fault is in brackets."""
     written: Path | None = None
@@ -110,25 +119,35 @@ class Proposed:
                 }
                 for one in self.draft.questions
             ],
+            "answers": self.answers,
             "first_rows": list(self.preview),
             "written": str(self.written) if self.written else None,
             "exit_code": self.exit_code,
         }
 
 
-def propose_map(file: FileToMap, asker: Asker | None, write: Path | None) -> Proposed:
+def propose_map(
+    file: FileToMap, asker: Asker | None, write: Path | None, answers: Mapping[str, str] | None = None
+) -> Proposed:
     """Propose a map, ask what is open if there is somebody to ask, and write it unless a file is there already.
 
-    Raises FileRefused if the file can't be read, WrongUse if the map would replace a file.
+    `answers` are earlier ones, by the questions' keys. Raises FileRefused if the file can't be read, WrongUse if the
+    map would replace a file.
     """
     if write is not None and os.path.lexists(write):
         raise _taken(write)
     cells, rows, is_whole, name, sheet = _read(file)
-    draft = propose(cells)
-    if asker is not None:
-        _ask(draft, asker)
-    finished(draft, list(cells))
-    proposed = Proposed(name, sheet, rows, is_whole, _columns(draft, list(cells)), draft, _preview(file, draft), write)
+    given, back = dict(answers or {}), None
+    while True:
+        draft = propose(cells)
+        answered = _ask(draft, asker, given)
+        finished(draft, list(cells))
+        columns, preview = _columns(draft, list(cells)), _preview(file, draft)
+        proposed = Proposed(name, sheet, rows, is_whole, columns, draft, answered, preview, write)
+        back = asker.take_back(proposed) if asker is not None else None
+        if back is None:
+            break
+        del given[back]
     if write is not None:
         _write(write, proposed)
     return proposed
@@ -151,7 +170,7 @@ def _read(file: FileToMap) -> tuple[dict[str, pl.Series], int, bool, str, str | 
         return {name: whole[place] for place, name in named}, rows, is_whole, source.name, source.sheet
 
 
-def _open(file: FileToMap, mapping: Mapping) -> Source:
+def _open(file: FileToMap, mapping: ColumnMap) -> Source:
     return open_source(
         file.path,
         format=file.format,
@@ -163,19 +182,22 @@ def _open(file: FileToMap, mapping: Mapping) -> Source:
     )
 
 
-def _ask(draft: Draft, asker: Asker) -> None:
-    """Ask the questions one by one, with those that an answer raises; what is left open is not asked again."""
+def _ask(draft: Draft, asker: Asker | None, given: dict[str, str]) -> dict[str, str]:
+    """Answer the questions, and those that an answer raises; return the answers that were used.
+
+    What is not given is asked if there is somebody to ask; what is left open is not asked again.
+    """
     left: list[Question] = []
-    while asked := [question for question in draft.questions if question not in left and _can_be_answered(question)]:
-        answer = asker.answer(asked[0])
-        if answer is None:
-            left.append(asked[0])
+    used: dict[str, str] = {}
+    while asked := [question for question in draft.questions if question not in left and question.is_open]:
+        question = asked[0]
+        if asker is not None and question.key not in given:
+            given[question.key] = asker.answer(question, len(used) + len(left) + 1, len(asked))
+        if draft.take(question, given.get(question.key, "")):
+            used[question.key] = given[question.key]
         else:
-            draft.take(asked[0], answer)
-
-
-def _can_be_answered(question: Question) -> bool:
-    return bool(question.choices) or question.typed is not None
+            left.append(question)
+    return used
 
 
 def _columns(draft: Draft, names: list[str]) -> tuple[MapColumn, ...]:
@@ -221,6 +243,7 @@ def _write(path: Path, proposed: Proposed) -> None:
     headline = [
         f"A map for {Path(proposed.file).name} ({looked_at}), proposed by batchpay map. Check it before use.",
         "Open questions are commented out under their table: remove the # from the correct line.",
+        "To take an answer back, correct its line here, or propose another map with batchpay map.",
     ]
     pending = PendingFile(path)
     with pending.abandoned_on_error():

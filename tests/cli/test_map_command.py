@@ -35,9 +35,11 @@ def run(*arguments: str, typed: str = "") -> Result:
 def test_a_terminal_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers are numbers or a value; 0 and a blank leave a question open; the rest is what was asked for."""
     monkeypatch.setattr(output, "is_terminal", lambda: True)
-    asked = run("--write", "theirs.toml", typed="2\n1\n2\n\n1\n2\n1\n1\n")
+    asked = run("--write", "theirs.toml", typed="2\n1\n\n1\n\n1\n2\n1\n3\n2\n0\n")
     assert asked.exception is None, asked.stderr
     assert "Error" not in asked.stderr
+    assert asked.stderr.count(": how is column Start Date written?\n") >= 2, "taken back, and asked again"
+    assert asked.stdout.count("as they would be sent:") == 2
     assert "1 of 2 amounts in column Amt are negative" in asked.stderr
     assert "2  03/04/2027 is April 3, 2027" in asked.stderr
     text = (folder / "theirs.toml").read_text()

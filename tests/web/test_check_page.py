@@ -366,6 +366,15 @@ def test_columns_of_somebody_else_are_asked_about_once(house: House) -> None:
         house.post("maria", f"/files/{file_id}/map", **answers)
         house.work()
     assert house.file(file_id)["state"] == "refused", "a proposal alone reads nothing"
+    taken = next(iter(all_answers)).removeprefix("answer.")
+    assert "Take back" in house.page("maria", f"/files/{file_id}/check")
+    house.post("maria", f"/files/{file_id}/map", back=taken)
+    house.work()
+    proposal = spool.unseal_json(house.site.ledger(), file_id, "proposal", house.file(file_id)["proposal"])
+    asked = [f"{one['about']}: {one['question']}" for one in proposal["questions"] if one["needed"]]
+    assert asked == [taken], "only this answer was taken back"
+    house.post("maria", f"/files/{file_id}/map", **all_answers)
+    house.work()
     house.post("maria", f"/files/{file_id}/map", agreed="yes")
     house.work()
     page = house.page("daniel", f"/files/{file_id}/check")

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from batchpay.errors import FileRefused, WrongUse
-from batchpay.intake.maps.draft import Choice, Question
+from batchpay.intake.maps.draft import Question
 from batchpay.intake.maps.loading import load_mapping
 from batchpay.workflows import map_file
-from batchpay.workflows.map_file import FileToMap, propose_map
+from batchpay.workflows.map_file import FileToMap, Proposed, propose_map
 from batchpay.workflows.rules import make_template
 from tests.support.payment_files import workbook, write
 
@@ -36,14 +36,24 @@ class Person:
 
     answers: Mapping[str, str]
     asked: list[str] = field(default_factory=list)
+    second_thoughts: dict[str, str] = field(default_factory=dict)
 
-    def answer(self, question: Question) -> Choice | str | None:
+    def answer(self, question: Question, number: int, open_count: int) -> str:
         """Choose the option that begins as the answer does."""
+        assert number >= 1 <= open_count
         self.asked.append(question.about)
         answer = self.answers.get(question.about)
         if answer is None or not question.choices:
-            return answer
-        return next(choice for choice in question.choices if choice.text.startswith(answer))
+            return answer or ""
+        return next(choice.text for choice in question.choices if choice.text.startswith(answer))
+
+    def take_back(self, proposed: Proposed) -> str | None:
+        """Take back what there are second thoughts about, once each."""
+        key = next((key for key in proposed.answers if key.split(":")[0] in self.second_thoughts), None)
+        if key is not None:
+            about = key.split(":")[0]
+            self.answers = {**self.answers, about: self.second_thoughts.pop(about)}
+        return key
 
 
 def test_a_person_completes_the_map(tmp_path: Path) -> None:
@@ -70,6 +80,30 @@ def test_without_a_person_what_is_certain_is_written(tmp_path: Path) -> None:
     assert load_mapping(str(tmp_path / "payroll.toml")).columns["Net Amount"] == ("amount",)
     assert '#   transactionType = "CREDIT"' in text
     assert "0001234" not in text and "6789" not in text
+
+
+def test_an_answer_can_be_taken_back(tmp_path: Path) -> None:
+    """Before the map is written the result is shown; only what was taken back is asked again."""
+    person = Person(ANSWERS, second_thoughts={"transactionType": "DEBIT"})
+    proposed = propose_map(FileToMap(write(tmp_path, PAYROLL)), person, tmp_path / "payroll.toml")
+    assert sorted(person.asked) == sorted([*ANSWERS, "transactionType"])
+    assert load_mapping(str(tmp_path / "payroll.toml")).fixed["transactionType"] == "DEBIT"
+    assert [key.split(":")[0] for key in proposed.answers] == person.asked[:-1]
+    again = propose_map(FileToMap(write(tmp_path, PAYROLL)), None, None, proposed.answers)
+    assert again.draft.tables == proposed.draft.tables
+    text = (tmp_path / "payroll.toml").read_text()
+    assert 'transactionType = "DEBIT"  # answered: money is collected' in text
+    assert "To take an answer back, correct its line here" in text
+
+
+def test_the_most_important_question_comes_first(tmp_path: Path) -> None:
+    """What the file can't be paid without comes first and alone; then what decides about the money."""
+    person = Person({})
+    propose_map(FileToMap(write(tmp_path, PAYROLL)), person, None)
+    assert person.asked[:2] == ["transactionType", "billingFirstName"]
+    published = "Vendor,Invoice,Amount,Date\nAcme,1,7.00,2026-11-20\nDelta,2,8.50,2026-11-20\n"
+    (only,) = propose_map(FileToMap(write(tmp_path, published)), person, None).draft.questions
+    assert only.text.startswith("the file can't be paid by ACH: it has no bank details")
 
 
 def test_what_is_left_open_is_not_asked_again(tmp_path: Path) -> None:
@@ -102,7 +136,7 @@ def test_no_file_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert Path(path).read_text() == PAYROLL
     target = tmp_path / "late.toml"
     ask = map_file._ask
-    monkeypatch.setattr(map_file, "_ask", lambda *both: (ask(*both), target.write_text("mine")))
+    monkeypatch.setattr(map_file, "_ask", lambda *given: (ask(*given), target.write_text("mine"))[0])
     with pytest.raises(WrongUse, match="never overwritten"):
         propose_map(FileToMap(path), Person(ANSWERS), target)
     assert target.read_text() == "mine"

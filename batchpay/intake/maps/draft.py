@@ -61,6 +61,16 @@ class Question:
     is_needed: bool = True
     """Whether no row can be sent without an answer."""
 
+    @property
+    def key(self) -> str:
+        """What an answer is kept under: the same question has the same key each time a map is proposed."""
+        return f"{self.about}: {self.text}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an answer can close it; otherwise the file lacks something."""
+        return bool(self.choices) or self.typed is not None
+
 
 @dataclass
 class Draft:
@@ -81,17 +91,23 @@ class Draft:
                 break
         self.entries.append(entry)
 
-    def take(self, question: Question, answer: Choice | str) -> None:
-        """Apply an answer; the questions that follow from it come first among the open ones."""
+    def take(self, question: Question, answer: str) -> bool:
+        """Apply an answer, a choice's text or what was typed; return whether it is one.
+
+        The questions that follow from it come first among the open ones.
+        """
         at = self.questions.index(question)
-        if isinstance(answer, str):
-            assert question.typed is not None, "a text answers only a question for one"
+        if question.typed is not None and answer:
             self.questions[at : at + 1] = []
             self.add(Entry(question.typed, question.about, answer, "answered"))
-            return
-        self.questions[at : at + 1] = answer.then
-        for entry in answer.entries:
-            self.add(entry)
+            return True
+        choice = next((choice for choice in question.choices if choice.text == answer), None)
+        if choice is None:
+            return False
+        self.questions[at : at + 1] = choice.then
+        for entry in choice.entries:
+            self.add(replace(entry, why=f"answered: {entry.why}" if entry.why else "answered"))
+        return True
 
     @property
     def needed(self) -> list[Question]:
@@ -145,7 +161,7 @@ class Draft:
                     why = f"{printable(entry.why)}{self._instead(entry)}"
                     lines.append(f"#   {entry.line}  # {why}" if why else f"#   {entry.line}")
                     told = question
-        hopeless = [question for question in self.questions if not question.choices and question.typed is None]
+        hopeless = [question for question in self.questions if not question.is_open]
         lines += ["", *(f"# open: {printable(question.text)}" for question in hopeless)] if hopeless else []
         return "\n".join(lines) + "\n"
 
@@ -300,7 +316,7 @@ def word_entries(target: str, name: str, cells: pl.Series) -> Added:
         if ours is not None:
             entries.append(Entry(f"values.{target}", ours, [word]))
         elif len(CHOICES[target]) == 2 and not re.search("[0-9]{3}", word) and len(words) <= ASKED_MAX:
-            choices = [Choice(one, (Entry(f"values.{target}", one, [word], "answered"),)) for one in CHOICES[target]]
+            choices = [Choice(one, (Entry(f"values.{target}", one, [word]),)) for one in CHOICES[target]]
             text = f"what is {column_name(word)} in column {column_name(name)}?"
             questions.append(Question(target, text, (*choices, Choice("neither: its rows are errors"))))
     if len(questions) < len(words):  # rows with the other words can be sent

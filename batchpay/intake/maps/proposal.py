@@ -43,11 +43,24 @@ _ENOUGH_OF_OURS = 0.5
 _PROOF_ROWS = 3
 """This many different routing numbers with a right check digit are not a coincidence."""
 _MISSING = {
-    "amount": "no column has the amounts",
-    ROUTING: "no column has routing numbers: the file can't be paid by ACH as it is",
-    ACCOUNT: "no column has account numbers: the file can't be paid by ACH as it is",
-    NAME: "no column has the names of the payees",
+    "amount": "the file can't be paid as it is: no column has the amounts",
+    ROUTING: "the file can't be paid by ACH as it is: no column has routing numbers",
+    ACCOUNT: "the file can't be paid by ACH as it is: no column has account numbers",
+    NAME: "the file can't be paid as it is: no column has the names of the payees",
 }
+_NO_BANK_DETAILS = "the file can't be paid by ACH: it has no bank details, neither routing nor account numbers"
+_FIRST_ASKED = (
+    "amount",
+    "transactionType",
+    "currencyCode",
+    ROUTING,
+    ACCOUNT,
+    NAME,
+    FIRST,
+    "recurringIndicator",
+    *DATES,
+)
+"""What decides most about the money is asked first; the others follow as our columns do."""
 
 
 class Unmapped(ColumnMap):
@@ -141,11 +154,20 @@ class _Proposer:
         if not {"amount", "transactionType"} & (self._decided.keys() | self._asked):
             self._draft.questions.append(direction())
         self._fixed()
-        for target, words in _MISSING.items():
-            if not self._has(target) and not any(entry.key == target for entry in self._draft.entries):
-                self._draft.questions.append(Question(target, words))
         self._payment_id()
+        places = {about: at for at, about in enumerate((*_FIRST_ASKED, *COLUMNS, PAYMENT_ID)[::-1])}
+        self._draft.questions.sort(key=lambda question: (not question.is_needed, -places[question.about]))
+        if lacking := self._lacking():
+            self._draft.questions = lacking  # no answer helps while the file can't be paid
         return self._draft
+
+    def _lacking(self) -> list[Question]:
+        """Say what the file needs to have, and no answer can add."""
+        missing = [target for target in _MISSING if not self._has(target)]
+        missing = [target for target in missing if not any(entry.key == target for entry in self._draft.entries)]
+        if ROUTING in missing:
+            return [Question(ROUTING, _NO_BANK_DETAILS if ACCOUNT in missing else _MISSING[ROUTING])]
+        return [Question(target, _MISSING[target]) for target in missing]
 
     def _has(self, target: str) -> bool:
         return target in self._decided or target in self._asked
@@ -191,7 +213,10 @@ class _Proposer:
             self._decided[target] = sure[0].name
         elif found:
             choices = [Choice(f"{column_name(one.name)} ({one.why})", *self._taken(target, one)) for one in found]
-            choices.append(Choice("none of them", then=self._without(target)))
+            choices += _for_all(target) or [Choice("none of them", then=self._without(target))]
+            always = [then for then in choices[0].then if all(then in choice.then for choice in choices)]
+            choices = [replace(one, then=tuple(then for then in one.then if then not in always)) for one in choices]
+            self._draft.questions += always
             text = f"which column is {target}?"
             self._draft.questions.append(Question(target, text, tuple(choices), is_needed=target in REQUIRED))
             self._asked.add(target)
@@ -200,8 +225,6 @@ class _Proposer:
         """Return what is asked where no column of the file is our target."""
         if target == "amount" and not self._found.get("transactionType"):
             return (direction(),)
-        if target in _FOR_ALL:
-            return (_one_of(target, _FOR_ALL[target]),)
         if target in _MISSING:
             return (Question(target, _MISSING[target]),)
         text = f"no column is {target}: enter one for all rows"
@@ -295,12 +318,12 @@ class _Proposer:
             text = "which gateway account pays or collects? (batchpay gateway list)"
             draft.questions.append(Question("gatewayId", text, (), "fixed"))
         if self._has("recurringStartDate"):
-            draft.questions += [] if self._has("recurringIndicator") else [_one_of("recurringIndicator", _RECURRING)]
+            draft.questions += [] if self._has("recurringIndicator") else [_one_of("recurringIndicator")]
         elif not self._has("recurringIndicator"):
             draft.add(Entry("fixed", "recurringIndicator", "FALSE", "no column has dates of recurring payments"))
-        for target, answers in _FOR_ALL.items():
+        for target in ("achAccountType", "achDepositType", "achAgreementFlag"):
             if not self._has(target):
-                draft.questions.append(_one_of(target, answers))
+                draft.questions.append(_one_of(target))
 
     def _payment_id(self) -> None:
         """Offer to make a paymentId from the bill's own numbers, where they are different in every row."""
@@ -321,8 +344,8 @@ class _Proposer:
         self._draft.questions.append(Question(PAYMENT_ID, text, choices, is_needed=False))
 
 
-_RECURRING = {"TRUE": "each row is a recurring payment", "FALSE": "each row is paid once"}
 _FOR_ALL: dict[str, dict[str, str]] = {
+    "recurringIndicator": {"TRUE": "each row is a recurring payment", "FALSE": "each row is paid once"},
     "achAccountType": {
         "PERSONAL": "all accounts are those of people",
         "BUSINESS": "all accounts are those of companies",
@@ -335,9 +358,13 @@ _FOR_ALL: dict[str, dict[str, str]] = {
 }
 
 
-def _one_of(target: str, answers: Mapping[str, str]) -> Question:
-    choices = (Choice(f"{value}: {words}", (Entry("fixed", target, value, words),)) for value, words in answers.items())
-    return Question(target, f"no column is {target}: which one applies to all rows?", tuple(choices))
+def _for_all(target: str) -> list[Choice]:
+    answers = _FOR_ALL.get(target, {})
+    return [Choice(f"{value}: {words}", (Entry("fixed", target, value, words),)) for value, words in answers.items()]
+
+
+def _one_of(target: str) -> Question:
+    return Question(target, f"no column is {target}: which one applies to all rows?", tuple(_for_all(target)))
 
 
 def _kind_of_account(called: str, cells: pl.Series) -> str:
