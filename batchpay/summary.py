@@ -160,7 +160,7 @@ def note_if_outdated(why: str | None) -> str | None:
     return f"these numbers may be old: {why}" if why else None
 
 
-def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
+def summary_of_batch(batch: BatchSummary) -> Summary:
     """Read a batch's summary from the ledger."""
     pending = batch.by_state[State.PENDING]
     outdated = note_if_outdated(batch.outdated)
@@ -171,6 +171,7 @@ def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
     notes = [each for each in (outdated, *batch.late_answers, batch.clock_note, batch.pace_told, purged) if each]
     held_back = batch.held_back if batch.held_back.rows <= pending.rows else pending  # some are now in doubt
     same = {name: getattr(batch, name) for name in _AS_IN_LEDGER}
-    summary = Summary(**same, warnings=warnings, outdated=outdated, notes=notes, held_back=held_back)
+    summary = Summary(**same, outdated=outdated, notes=notes, held_back=held_back)
+    summary.warnings = batch.options.get("warnings", 0)
     summary.allowed_duplicates = batch.options.get("allowed_duplicates") or summary.allowed_duplicates
     return summary

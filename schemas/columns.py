@@ -74,6 +74,8 @@ CORRECTED = "_corrected"
 DOUBTED = "?"
 """Stands before an account number whose zeros in front may be lost: the rejects file has it as text, and once read
 back, nothing but this mark would show the doubt. No rule lets it pass, so a person has to change the cell."""
+WARNED = "_warned"
+"""The warnings of a row that goes on, for the ledger: `column: code: message; column: code: message`."""
 MAP_FAULT = "map"
 """The code of a cell that a map can't convert with certainty; its message follows the code."""
 

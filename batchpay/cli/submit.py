@@ -37,7 +37,7 @@ from batchpay.cli.paths import Outputs, beside, check_folder, expand, make_folde
 from batchpay.cli.process import actor
 from batchpay.errors import BatchpayError, WrongUse
 from batchpay.settings import Settings
-from batchpay.text import printable
+from batchpay.text import place_word, printable
 from batchpay.workflows.marks import PLAN
 from batchpay.workflows.requests import file_request, preflight_of, run_request, sending_settings
 from batchpay.writing.table import table_format
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from batchpay.workflows.run import RunRequest
 
 
+_NOT_CHECKED: dict[str, Any] = {"counts": {}, "warning_counts": {}, "warning_list": [], "accepted_suggestions": {}}
+"""What the JSON of a submission has of the check, where there was none."""
 _SECTIONS = {
     "What is read": "inbox as_of normalize accept_suggestions warnings_as_errors allow_open_ended expect_rows"
     " expect_total encoding format sheet include_hidden map max_errors",
@@ -224,7 +226,7 @@ def _submit_one(
     account: CallLog,
 ) -> tuple[int, dict[str, Any]]:
     from batchpay.cli.progress import progress_for
-    from batchpay.cli.validate import print_counts
+    from batchpay.cli.validate import print_counts, print_warnings
     from batchpay.workflows import submit as flow
     from batchpay.workflows.approve import read_plan
     from batchpay.workflows.submit import archive_finished
@@ -251,7 +253,10 @@ def _submit_one(
     if not context.json:
         output.print_summary(context, summary, sent=True)
         print_counts(verdict)
+        if not context.quiet:
+            print_warnings(context, verdict, place_word(summary.file))
     document = {**summary.as_json(), "counts": verdict.counts, "warning_counts": verdict.warning_counts}
+    document["warning_list"] = [failure.as_json() for failure in verdict.warning_failures]
     document["accepted_suggestions"] = verdict.accepted
     return summary.exit_code, document
 
@@ -279,4 +284,4 @@ def _resume_one(
     account.add(summary)
     if not context.json:
         output.print_summary(context, summary, sent=True)
-    return summary.exit_code, {**summary.as_json(), "counts": {}, "warning_counts": {}, "accepted_suggestions": {}}
+    return summary.exit_code, {**summary.as_json(), **_NOT_CHECKED}

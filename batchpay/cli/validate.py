@@ -21,12 +21,18 @@ from batchpay.workflows.marks import PLAN, REPORT
 from batchpay.workflows.requests import file_request
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from batchpay.gateway.accounts import Preflight
-    from batchpay.validation.verdict import Verdict
+    from batchpay.validation.verdict import Failure, Verdict
     from batchpay.workflows.check import Preview
 
 
 _SHOWN_MAX = 20
+_WARNINGS_SHOWN_MAX = 5
+"""Of each kind."""
+_TOLD_APART = ("changed_account", "unusual_amount")
+"""Warnings of which `Preview.unusual` names the rows, with their sums."""
 _APART = (
     "it was not compared with the files before it in this call: a submission registers them first, and rejects what "
     "repeats them"
@@ -91,7 +97,8 @@ def print_preview(context: Context, preview: Preview, *, sent: bool) -> None:
     print_counts(preview.verdict)
     if context.quiet:
         return
-    _print_failures(preview.verdict, preview.line_word)
+    _print_errors(context, preview.verdict, preview.line_word)
+    print_warnings(context, preview.verdict, preview.line_word, but=_TOLD_APART)
     if not preview.summary.total.rows:
         return
     for line in preview.unusual:
@@ -126,15 +133,33 @@ def print_counts(verdict: Verdict) -> None:
                 click.echo(f"    {count:>7,}  {name}")
 
 
-def _print_failures(verdict: Verdict, line_word: str) -> None:
+def _print_errors(context: Context, verdict: Verdict, line_word: str) -> None:
     """Print the first errors, a line each; the rejects file and --json have all of them."""
-    for failure in verdict.failures[:_SHOWN_MAX]:
-        place = place_of(line_word, failure.row, failure.line)
+    shown = verdict.failures[: None if context.verbose else _SHOWN_MAX]
+    for failure in shown:
         hint = f" (suggestion: {failure.suggestion})" if failure.suggestion else ""
-        output.print_wrapped(f"{place}: {failure.column}: {failure.message}{hint}")
-    left = sum(verdict.counts.values()) - min(_SHOWN_MAX, len(verdict.failures))
+        output.print_wrapped(f"{_place(failure, line_word)}: {failure.column}: {failure.message}{hint}")
+    left = sum(verdict.counts.values()) - len(shown)
     if left > 0:
         click.echo(f"  and {left:,} more: --rejects PATH writes all of them next to their rows")
+
+
+def print_warnings(context: Context, verdict: Verdict, line_word: str, *, but: Collection[str] = ()) -> None:
+    """Print the first warnings of each kind, a line each, all that were kept with -v; without the codes in `but`."""
+    of_name: dict[str, list[Failure]] = {}
+    for failure in verdict.warning_failures:
+        if failure.code not in but:
+            of_name.setdefault(failure.name, []).append(failure)
+    for name, failures in of_name.items():
+        shown = failures[: None if context.verbose else _WARNINGS_SHOWN_MAX]
+        for failure in shown:
+            output.print_wrapped(f"{_place(failure, line_word)}: {failure.column}: warning: {failure.message}")
+        if left := verdict.warning_counts[name] - len(shown):
+            click.echo(f"  and {left:,} more {name}: -v and --json list them, results have them in column warnings")
+
+
+def _place(failure: Failure, line_word: str) -> str:
+    return place_of(line_word, failure.row, failure.line)
 
 
 _UNASKED = (

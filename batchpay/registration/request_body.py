@@ -15,7 +15,18 @@ from functools import lru_cache
 import polars as pl
 
 from batchpay.schemas import checks, identity
-from batchpay.schemas.columns import ACH, BARE_ROW, BILLING, COLUMNS, CORRECTED, PAYMENT_ID, RECURRING, SHIPPING, TOP
+from batchpay.schemas.columns import (
+    ACH,
+    BARE_ROW,
+    BILLING,
+    COLUMNS,
+    CORRECTED,
+    PAYMENT_ID,
+    RECURRING,
+    SHIPPING,
+    TOP,
+    WARNED,
+)
 from batchpay.settings import GatewaySettings
 
 _ESCAPES = {character: json.dumps(character)[1:-1] for character in map(chr, (*range(0x20), 0x22, 0x5C))}
@@ -53,7 +64,7 @@ def texts_of(frame: pl.DataFrame, carried: Sequence[str], form: RequestForm) -> 
 
     Rows passed every rule; all known columns are there as text. `carried` are the file's columns that are not known.
     """
-    noted = [CORRECTED] if CORRECTED in frame.columns else []
+    noted = [name for name in (CORRECTED, WARNED) if name in frame.columns]
     stamped = _hide_account(_stamp_invoices(frame, form), carried)
     escaped = _escape(stamped, (*COLUMNS, *noted, *carried))
     return escaped.select(body=_body(escaped, form), details=_details(_filled(escaped), tuple(carried)))
@@ -86,11 +97,13 @@ def _hide_account(frame: pl.DataFrame, carried: Sequence[str]) -> pl.DataFrame:
     return frame.with_columns(pl.when(account.str.len_chars() > 4).then(without).otherwise(pl.col(found)))
 
 
-def _escape(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
+def _escape(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     """Escape cells for a JSON string; columns of the chunk in which nothing needs escaping stay as they are."""
     if BARE_ROW in frame.columns and CORRECTED not in frame.columns and frame[BARE_ROW].all(ignore_nulls=False):
-        return frame  # known from the bytes of the file
-    cells = frame.select(pl.col(list(names)).str.join("").cast(pl.Binary)).row(0, named=True)
+        names = [WARNED] if WARNED in frame.columns else []  # known from the bytes of the file
+    if not names:
+        return frame
+    cells = frame.select(pl.col(names).str.join("").cast(pl.Binary)).row(0, named=True)
     found = [name for name, text in cells.items() if any(character.encode() in text for character in _ESCAPES)]
     return frame.with_columns(pl.col(found).str.replace_many(_ESCAPES))
 
@@ -133,6 +146,8 @@ def _details(chunk: _Filled, carried: tuple[str, ...]) -> pl.Expr:
     members.append(_Member(('"account":"', checks.masked(pl.col("achAccountNumber")), '"'), always=True))
     if CORRECTED in filled:
         members.append(_Member(('"accepted_suggestions":"', pl.col(CORRECTED), '"'), always=False))
+    if WARNED in filled:
+        members.append(_Member(('"warnings":"', pl.col(WARNED), '"'), always=False))
     if carried:
         cells = [pl.format('"{}"', pl.col(name)).fill_null("null") for name in carried]
         members.append(_Member(('"carried":[', pl.concat_str(cells, separator=","), "]"), always=True))

@@ -23,6 +23,7 @@ from batchpay.reports.page_parts import (
     PageColumn,
     Reason,
     Share,
+    WarnedRow,
     facts_to_sign,
     share_of,
     short_time,
@@ -32,7 +33,7 @@ from batchpay.reports.page_parts import (
     write,
 )
 from batchpay.summary import Summary, summary_of_batch
-from batchpay.text import amounts_apart, local_time, money, place_word, row_count, sum_word
+from batchpay.text import amounts_apart, local_time, money, place_of, place_word, row_count, sum_word
 from batchpay.writing.atomic import Stream
 
 if TYPE_CHECKING:  # it loads polars, and a page of the ledger needs none
@@ -83,6 +84,9 @@ class _Gathered:
     """By direction."""
     accepted_rows: list[LedgerRow] = field(default_factory=list)
     """The first of them."""
+    warned: list[LedgerRow] = field(default_factory=list)
+    """The first rows with warnings."""
+    warned_count: int = 0
 
 
 def write_batch_page(ledger: Ledger, batch: BatchSummary, path: str | Path | Stream) -> None:
@@ -125,6 +129,16 @@ def write_batch_page(ledger: Ledger, batch: BatchSummary, path: str | Path | Str
             if (rows := sum(row.kind == state for row in listed))
         ],
         more_at=f"The others: batchpay results {batch.batch}; rejected rows are in the rejects file.",
+        warned=[
+            WarnedRow(
+                _LABELS[row.state],
+                place_of(place_word(batch.file), row.row, row.line),
+                money(row.amount_cents),
+                row.details["warnings"],
+            )
+            for row in gathered.warned
+        ],
+        warned_left=gathered.warned_count - len(gathered.warned),
         settled=[HistoryLine(local_time(act.at), act.rows, act.who, act.why or "") for act in story.settled],
         accepted_columns=with_place(_ACCEPTED_COLUMNS, batch.file),
         accepted=_accepted_parts(gathered.accepted_rows, batch.file),
@@ -145,7 +159,8 @@ def write_check_page(path: str | Path, summary: Summary, verdict: Verdict, line_
     broken = Counter({("rejected", name): rows for name, rows in verdict.counts.items()})
     broken.update({("warning", name): rows for name, rows in verdict.warning_counts.items()})
     reasons, reasons_left = _ranked(broken)
-    listed = [_failure_row(failure, line_word) for failure in verdict.failures[:LISTED_MAX]]
+    failures = [*verdict.failures[:LISTED_MAX], *verdict.warning_failures[:LISTED_MAX]]
+    listed = [_failure_row(failure, line_word) for failure in failures]
     wrong = summary.of(State.REJECTED)
     if not summary.total.rows:
         mood, headlines = "attention", ["The file has no rows."]
@@ -178,9 +193,13 @@ def write_check_page(path: str | Path, summary: Summary, verdict: Verdict, line_
         columns=(PageColumn(line_word, numeric=True, number=True), *_CHECK_COLUMNS),
         attention=listed,
         attention_title="What is wrong",
-        attention_left=max(sum(verdict.counts.values()) - len(listed), 0),
-        attention_kinds=[KindCount("rejected", "rejected", len(listed))],
-        more_at="The rejects file has all of them with their rows: batchpay validate FILE --rejects PATH.",
+        attention_left=max(sum(verdict.counts.values()) + verdict.warnings - len(listed), 0),
+        attention_kinds=[
+            KindCount(kind, kind, rows)
+            for kind in ("rejected", "warning")
+            if (rows := sum(row.kind == kind for row in listed))
+        ],
+        more_at="The rejects file has all errors with their rows: batchpay validate FILE --rejects PATH.",
     )  # fmt: skip
     write(page, path)
 
@@ -194,6 +213,11 @@ def _gather(ledger: Ledger, batch: BatchSummary) -> _Gathered:
         moment = row.finished_at or row.sent_at
         if moment is not None and row.state is not State.PENDING:
             gathered.seconds[int(moment.timestamp()), str(row.state)] += 1
+        if warnings := row.details.get("warnings"):
+            gathered.warned_count += 1
+            gathered.reasons.update(("warning", ".".join(one.split(": ")[:2])) for one in warnings.split("; "))
+            if len(gathered.warned) < LISTED_MAX:
+                gathered.warned.append(row)
         if row.state is State.ACCEPTED:
             known = gathered.accepted.get(row.direction, Totals())
             gathered.accepted[row.direction] = known + Totals(1, row.amount_cents)
@@ -300,7 +324,8 @@ def _failure_row(failure: Failure, line_word: str) -> ListedRow:
     texts = (failure.column, failure.code, failure.message, failure.suggestion or "")
     labels = (column.label for column in _CHECK_COLUMNS)
     cells = [Cell(label, text) for label, text in zip(labels, texts, strict=True)]
-    return ListedRow("rejected", [Cell(line_word, str(line), number=True), *cells])
+    kind = "rejected" if failure.severity == "error" else failure.severity
+    return ListedRow(kind, [Cell(line_word, str(line), number=True), *cells])
 
 
 def _why(row: LedgerRow) -> str:

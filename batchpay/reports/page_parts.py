@@ -235,6 +235,16 @@ class HistoryLine:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class WarnedRow:
+    """A row that has warnings."""
+
+    state: str
+    place: str
+    amount: str
+    warnings: str
+
+
 @dataclass(slots=True)
 class Page:
     """What a page shows, ready to be rendered."""
@@ -261,6 +271,8 @@ class Page:
     attention_left: int = 0
     attention_kinds: Sequence[KindCount] = ()
     more_at: str = ""
+    warned: Sequence[WarnedRow] = ()
+    warned_left: int = 0
     settled: Sequence[HistoryLine] = ()
     """What people decided about rows in doubt."""
     accepted_columns: Sequence[PageColumn] = ()

@@ -23,13 +23,14 @@ from batchpay.writing.xlsx import Column, Kind
 
 _SHOWN = (
     "paymentId", "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "currencyCode", "name",
-    "account",
+    "account", "warnings",
 )  # fmt: skip
 """Columns that come from a row's details."""
 _CARRIED = "carried"
 KINDS = {
     "row": Kind.INTEGER, "line": Kind.INTEGER, "amount": Kind.AMOUNT, "state": Kind.STATE, "message": Kind.WRAP,
     "http_status": Kind.INTEGER, "attempts": Kind.INTEGER, "sent_at": Kind.INSTANT, "finished_at": Kind.INSTANT,
+    "warnings": Kind.WRAP,
 }  # fmt: skip
 """What a workbook shows as more than text."""
 

@@ -7,8 +7,10 @@ keeps every rule of its cell, or is not offered.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import polars as pl
 
@@ -201,6 +203,8 @@ def _changed(old: pl.Series, repaired: pl.Series, new: pl.Series) -> pl.Expr:
 
 
 FAILURES_MAX = 1000
+FIRST_MAX = 5
+"""The first warnings of each kind are kept in any case, so that a common one hides no other."""
 _LOST_ZERO = ("achRoutingNumber.format", "achRoutingNumber.leading_zero")
 """Rules broken by a routing number that a spreadsheet took for a number; a suggestion restores the zero."""
 _LOST_ZEROS = (
@@ -222,6 +226,22 @@ class Failure:
     suggestion: str | None
     """The right value, where it is certain."""
 
+    @property
+    def name(self) -> str:
+        """`column.code`."""
+        return f"{self.column}.{self.code}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as CONTRACT.md says; the list in which it stands tells its severity."""
+        return {
+            "row": self.row,
+            "line": self.line,
+            "column": self.column,
+            "code": self.code,
+            "message": self.message,
+            "suggestion": self.suggestion,
+        }
+
 
 @dataclass(slots=True)
 class Verdict:
@@ -238,14 +258,13 @@ class Verdict:
     lost_zeros: int = 0
     """Rows whose routing number lacks its leading zero, corrected or not."""
     warnings: int = 0
-    warned_rows: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     """Errors by `column.code`."""
     warning_counts: dict[str, int] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     """The first errors, in row order."""
     warning_failures: list[Failure] = field(default_factory=list)
-    """The first warnings, in row order."""
+    """The first warnings, and the first of each kind, in row order."""
     repairs: dict[str, int] = field(default_factory=dict)
     """Cells that `--normalize` changed, by column."""
     accepted: dict[str, int] = field(default_factory=dict)
@@ -283,7 +302,6 @@ class Verdict:
         _add(self.accepted, result.accepted)
         self.unreadable_amounts += cents.null_count()
         self.lost_zeros += _lost_zeros(result)
-        self.warned_rows += int(findings.broken(errors=False).sum())
         self._count(findings, findings.violations)
         is_debit = findings.rows["transactionType"] == Direction.DEBIT
         total = valid = _totals(cents)
@@ -320,6 +338,13 @@ class Verdict:
             self.valid -= moved
             self.by_direction[direction.value] -= moved
 
+    def add_warnings(self, found: Sequence[Failure]) -> None:
+        """Count warnings that are not of the rules, and keep the first."""
+        self.warnings += len(found)
+        for one in found:
+            _add(self.warning_counts, {one.name: 1})
+        self._keep_warnings(found)
+
     def leave_out(self, result: ChunkResult, rows: pl.Series) -> None:
         """Remove the errors of these rows, once all were counted: a row that was sent is no longer an error today."""
         left_out = result.findings.rows["_row"].is_in(rows.implode())
@@ -336,13 +361,31 @@ class Verdict:
             count = int(violation.flag.sum())
             _add(self.counts if violation.is_error else self.warning_counts, {violation.name: count})
             self.warnings += 0 if violation.is_error else count
-        for errors, kept in ((True, self.failures), (False, self.warning_failures)):
-            own = [violation for violation in violations if violation.is_error is errors]
-            is_full = len(kept) >= self.failures_max
-            if own and not (is_full and (not kept or findings.rows["_row"][0] > kept[-1].row)):
-                kept += _failures(findings, own, self.failures_max)
-                kept.sort(key=lambda failure: failure.row)
-                del kept[self.failures_max :]
+        errors = [violation for violation in violations if violation.is_error]
+        if errors and not self._is_beyond(findings, self.failures):
+            self.failures += _failures(findings, errors, self.failures_max)
+            self.failures.sort(key=lambda failure: failure.row)
+            del self.failures[self.failures_max :]
+        for violation in violations:
+            if not violation.is_error:
+                most = FIRST_MAX - sum(one.name == violation.name for one in self.warning_failures)
+                if not self._is_beyond(findings, self.warning_failures):
+                    most = max(self.failures_max, FIRST_MAX)
+                if most > 0:
+                    self._keep_warnings(_failures(findings, [violation], most))
+
+    def _is_beyond(self, findings: Findings, kept: Sequence[Failure]) -> bool:
+        """Return whether enough failures of rows before these are kept."""
+        last = kept[: self.failures_max][-1:]
+        return len(kept) >= self.failures_max and not (last and findings.rows["_row"][0] <= last[0].row)
+
+    def _keep_warnings(self, found: Iterable[Failure]) -> None:
+        kept, of_name = sorted([*self.warning_failures, *found], key=lambda one: one.row), Counter[str]()
+        self.warning_failures = []
+        for number, one in enumerate(kept):
+            of_name[one.name] += 1
+            if number < self.failures_max or of_name[one.name] <= FIRST_MAX:
+                self.warning_failures.append(one)
 
 
 def _totals(cents: pl.Series) -> Totals:

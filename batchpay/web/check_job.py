@@ -23,8 +23,9 @@ from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import batch_name
 from batchpay.payment import State, Totals, format_cents
 from batchpay.schemas.columns import ACCOUNT, COLUMNS, PAYMENT_ID, ROUTING
-from batchpay.text import totals_json
+from batchpay.text import place_of, totals_json
 from batchpay.validation.rejects import Rejects, open_rejects
+from batchpay.validation.verdict import FIRST_MAX
 from batchpay.web import spool
 from batchpay.web.grid import GridWriter, grid_path
 from batchpay.web.spool import MARKED, Row
@@ -173,17 +174,21 @@ def facts_of(preview: Preview) -> dict[str, Any]:
     """Return what a page shows of a check: the command line's own JSON, and what it prints as well."""
     found = preview.as_the_ledger_has_it().as_json()
     del found["errors"]  # the grid has them all
-    told = {f"{one['column']}.{one['code']}": one["message"] for one in reversed(found.pop("warning_list"))}
+    told, places = dict[str, str](), dict[str, list[str]]()
+    for one in preview.verdict.warning_failures:
+        told.setdefault(one.name, one.message)
+        places.setdefault(one.name, []).append(place_of(preview.line_word, one.row, one.line))
+    del found["warning_list"]
     return {
         **found,
         "told": told,
+        "places": {name: ", ".join(some[:FIRST_MAX]) for name, some in places.items()},
         "notes": [note for note in found["notes"] if not note.endswith(tuple(found["over_limits"]))],  # shown apart
         "would_send": preview.proposal.to_send.total.rows,
         "known": _known(preview),
         "waits_for": preview.waits_for,
         "is_refused": preview.is_refused,
         "line_word": preview.line_word,
-        "unusual": preview.unusual,
         "largest": [
             {"payee": one.payee, "direction": one.direction, "amount": format_cents(one.cents), "account": one.account}
             for one in preview.largest

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from batchpay.approval.anomalies import CODES, Payment, Variance, payments_named
+from batchpay.approval.anomalies import Payment, Variance, payments_named
 from batchpay.approval.approvals import FileLimits, Policy
 from batchpay.approval.cash_flow import Schedule, ToSendCount, grouped, with_cents
 from batchpay.approval.proposal import Proposal, SendReason, ToSend, rules_json
@@ -39,7 +39,7 @@ from batchpay.settings import GatewaySettings, Settings
 from batchpay.summary import Summary, note_if_outdated, summary_of_batch
 from batchpay.text import row_count, totals_json
 from batchpay.validation.check import valid_rows
-from batchpay.validation.verdict import Failure, Verdict
+from batchpay.validation.verdict import Verdict
 from batchpay.workflows.earlier_payments import RejectedEarlier
 from batchpay.workflows.file_check import CheckContext, FileCheck, check_file, open_file
 from batchpay.workflows.move_gateway import notes_on_gateway, refuse_other_gateway
@@ -50,8 +50,6 @@ if TYPE_CHECKING:  # a check and a dry run do not even load what can open a sock
     from batchpay.approval.plan import Plan
     from batchpay.gateway.accounts import Preflight
     from batchpay.ledger.records import BatchSummary
-
-_PRINTED_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +129,9 @@ class Preview:
         verdict = self.verdict
         return {
             **self.summary.as_json(),
-            "errors": [_failure_json(failure) for failure in verdict.failures],
+            "errors": [failure.as_json() for failure in verdict.failures],
             "counts": verdict.counts,
-            "warning_list": [_failure_json(failure) for failure in verdict.warning_failures],
+            "warning_list": [failure.as_json() for failure in verdict.warning_failures],
             "warning_counts": verdict.warning_counts,
             "compared": self.compared,
             "variances": [dataclasses.asdict(found) for found in self.variances],
@@ -326,16 +324,10 @@ def _preview(
 
 
 def _unusual_lines(checked: FileCheck, settings: Settings) -> list[str]:
-    """Describe what is unusual by earlier payments: bills that were paid under another name first, then payees."""
+    """Describe what is unusual about payees, accounts and amounts, by earlier payments."""
     if checked.nothing_to_send:
         return []
-    others = [found for found in checked.variances if found.code not in CODES]
-    lines = [
-        f"{checked.place(found.row)}: {found.column}: {found.code}: {found.message}" for found in others[:_PRINTED_MAX]
-    ]
-    if len(others) > _PRINTED_MAX:
-        lines.append("and more warnings of that kind: their counts are above, --json lists the first of them")
-    return lines + (checked.anomalies.lines(checked.place) if settings.policy.variance else [])
+    return checked.anomalies.lines(checked.place) if settings.policy.variance else []
 
 
 def _largest(request: FileRequest, checked: FileCheck, count: int) -> list[Payment]:
@@ -346,17 +338,6 @@ def _largest(request: FileRequest, checked: FileCheck, count: int) -> list[Payme
         kept += payments_named(largest, largest["_row"].to_list()).values()
         kept = sorted(kept, key=lambda one: -one.cents)[:count]
     return kept
-
-
-def _failure_json(failure: Failure) -> dict[str, Any]:
-    return {
-        "row": failure.row,
-        "line": failure.line,
-        "column": failure.column,
-        "code": failure.code,
-        "message": failure.message,
-        "suggestion": failure.suggestion,
-    }
 
 
 def _first_requests(to_send: Iterator[pl.DataFrame], settings: GatewaySettings, count: int) -> list[str]:

@@ -34,8 +34,10 @@ from batchpay.settings import Settings
 from batchpay.summary import Summary
 from batchpay.text import money, place_of, row_count
 from batchpay.validation.check import RowCheck, valid_rows
+from batchpay.validation.compiled_rules import Findings
 from batchpay.validation.duplicates import FrameSpool, merged
-from batchpay.validation.verdict import ChunkResult, Verdict
+from batchpay.validation.verdict import ChunkResult, Failure, Verdict
+from batchpay.validation.warned import Warned
 from batchpay.workflows.earlier_payments import (
     EarlierPayments,
     OwnRejects,
@@ -159,6 +161,8 @@ class FileCheck:
     """What the rows have in common with earlier payments."""
     rejected: list[pl.DataFrame] = field(default_factory=list)
     """Why rows were rejected (ChunkResult.rejected), if a ledger is to record it."""
+    warned: Warned = field(default_factory=Warned)
+    """Warnings of rows that passed, if this is a submission: a ledger keeps them with the rows."""
     gateway_ids: set[str] = field(default_factory=set)
     """Gateway accounts named in rows that passed the rules."""
     accounts: AccountsAnswer = AccountsAnswer()
@@ -399,6 +403,7 @@ class _Reading:
                 if self._request.watch is not None:
                     self._request.watch(verdict.rows)
                 self._count(result)
+                self._keep_warnings(result.findings, result.passed)
                 if result.may_fail:
                     self._keep(result, rejected)
                     if rejects is not None:
@@ -410,6 +415,7 @@ class _Reading:
             for result in check.finish(checked.late_failures):
                 verdict.add_late(result)
                 self._take_out(result)
+                self._keep_warnings(Findings(result.findings.rows, result.late), ~result.findings.broken(errors=True))
                 self._keep(result, late_rejected)
                 if rejects is not None:
                     rejects.late(result.rejects())
@@ -441,6 +447,11 @@ class _Reading:
         """Keep why rows were rejected, if a ledger is to record it."""
         if self._context.ledger is not None:
             spool.append(result.rejected())
+
+    def _keep_warnings(self, findings: Findings, passed: pl.Series) -> None:
+        """Keep warnings of rows that passed, if a ledger is to record them."""
+        if self._context.submits and findings.violations:
+            self.checked.warned.add_findings(findings, passed)
 
     def _late(self, verdict: Verdict) -> dict[int, tuple[str, str, str]]:
         """Check, after the file was read whole, what only the gateway and the ledger know."""
@@ -493,12 +504,14 @@ class _Reading:
             checked.late_failures |= found.late_failures
             if rejected is not None:
                 self._hold_rejected(rejected, frame)
+            unusual = list[Variance]()
             if payees is not None and self._warns:
-                unusual = payees.unusual(frame, checked.late_failures)
-                self._note_variances(with_names(checked.anomalies, unusual, frame), verdict)
-            named = [one.row for one in (*checked.anomalies.kept, *found.warnings[:_PLACES_MAX])]
+                unusual = with_names(checked.anomalies, payees.unusual(frame, checked.late_failures), frame)
+            warned = (*checked.anomalies.kept, *unusual[:_PLACES_MAX], *found.warnings[:_PLACES_MAX])
+            named = [one.row for one in warned]
             places = frame.filter(pl.col("_row").is_in(named) & pl.col("_line").is_not_null())
             checked.lines |= dict(places.select("_row", "_line").iter_rows())
+            self._note_variances(unusual, verdict)
         self._note_variances(found.warnings if self._warns else [], verdict)
 
     @property
@@ -521,10 +534,13 @@ class _Reading:
             # Of several for one row, the first is reported: a changed account.
             self.checked.late_failures |= {one.row: (one.column, one.code, one.message) for one in reversed(found)}
             return
-        verdict.warnings += len(found)
-        for one in found:
-            name = f"{one.column}.{one.code}"
-            verdict.warning_counts[name] = verdict.warning_counts.get(name, 0) + 1
+        lines = self.checked.lines
+        verdict.add_warnings(
+            [Failure(one.row, lines.get(one.row), one.column, one.code, "warning", one.message, None) for one in found]
+        )
+        if found and self._context.submits:
+            texts = pl.Series([f"{one.column}: {one.code}: {one.message}" for one in found])
+            self.checked.warned.add(pl.Series([one.row for one in found]), texts)
         kept = sorted(self.checked.variances + found, key=lambda one: _WARNING_ORDER.index(one.code))
         self.checked.variances = kept[: self._request.max_errors]
 

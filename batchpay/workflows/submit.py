@@ -27,7 +27,7 @@ from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary, NewBatch, SignOff
 from batchpay.operations.archive import archive
-from batchpay.operations.logs import log
+from batchpay.operations.logs import is_logging, log
 from batchpay.payment import Actor, State, Totals
 from batchpay.registration.digests import payment_columns, rejected_columns
 from batchpay.registration.request_body import request_form
@@ -141,6 +141,8 @@ class _Submission:
                 found = self._register()
             if found.is_new:
                 log("registered", batch=found.batch.batch, file=found.batch.file, rows=found.batch.total.rows)
+                for row, name in checked.warned.codes() if is_logging() else ():
+                    log("warning", level=logging.WARNING, batch=found.batch.batch, row=row, reason=name)
             if found.released.rows:
                 progress.say(f"rejected before and released now: {row_count(found.released.rows)}")
             fails = None if found.is_new else _fails_today(checked.verdict)
@@ -204,6 +206,7 @@ class _Submission:
                 **({"allowed_duplicates": allowed} if allowed else {}),
                 **({"sheet": source.sheet} if source.sheet is not None else {}),
                 **({"results": str(results.absolute())} if results is not None else {}),
+                **({"warnings": count} if (count := checked.verdict.warnings) else {}),
                 **({"unreadable_amounts": count} if (count := checked.verdict.unreadable_amounts) else {}),
                 "first_start": checked.first_start and checked.first_start.isoformat(),
                 "largest_cents": checked.largest_cents,
@@ -218,7 +221,7 @@ class _Submission:
         with self._ledger.register(batch, str(self._actor)) as registering:
             for rows in ahead(all_rows(source, rules)):
                 passed = rows.filter(~checked.verdict.rejected_mask(rows["_row"]))
-                for columns in payment_columns(self._ledger, passed, source.carried, form):
+                for columns in payment_columns(self._ledger, checked.warned.among(passed), source.carried, form):
                     registering.add_payments(columns)
             for rejected in checked.rejected:
                 registering.add_rejected(rejected_columns(rejected))
@@ -232,7 +235,8 @@ class _Submission:
 
         def payments() -> Iterator[PaymentColumns]:
             for rows in valid_rows(checked.source, self._request.rules, checked.verdict):
-                yield from payment_columns(ledger, rejected.among(rows), checked.source.carried, form)
+                released = checked.warned.among(rejected.among(rows))
+                yield from payment_columns(ledger, released, checked.source.carried, form)
 
         ledger.release(
             known.batch,
@@ -253,8 +257,8 @@ class _Submission:
 
     def _summary(self, batch: BatchSummary) -> Summary:
         of_check = self.checked.summary(self._request)
-        summary = summary_of_batch(batch, warnings=of_check.warnings)
-        summary.file, summary.rejects = of_check.file, of_check.rejects
+        summary = summary_of_batch(batch)
+        summary.warnings, summary.file, summary.rejects = of_check.warnings, of_check.file, of_check.rejects
         summary.notes = list(dict.fromkeys([*of_check.notes, *summary.notes]))
         summary.started_at, summary.read = of_check.started_at, of_check.read
         return summary

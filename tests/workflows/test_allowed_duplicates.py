@@ -128,7 +128,8 @@ def test_a_bill_that_recurs_under_another_id_is_paid_and_reported(desk: Desk) ->
     (told,) = preview.variances
     assert (told.row, told.column, told.code) == (2, "row", "same_payment")
     assert re.match(rf"is the same bill as line 2 of batch {first.batch} of [0-9]+/[0-9]+/20[0-9]+ ", told.message)
-    assert preview.unusual == [f"line 3: row: same_payment: {told.message}"]
+    (named,) = preview.verdict.warning_failures
+    assert (named.line, named.name, named.message) == (3, "row.same_payment", told.message)
     assert (preview.verdict.warning_counts, preview.summary.notes) == ({"row.same_payment": 1}, [])
     assert (preview.proposal.to_send.total.rows, preview.proposal.rejected) == (2, Totals())
     strict = desk.dry_run(path, warnings_as_errors=True)
