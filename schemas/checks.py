@@ -31,6 +31,7 @@ _CONTINUED = r"\x{A0}-\x{BF}€‚ƒ„…†‡ˆ‰Š‹ŒŽ•˜™š›œž�
 _DECODED_TWICE = rf"(?:[ÂÃ][{_CONTINUED}‘’“”–—]|[ÄÅ][{_CONTINUED}]|â€)"
 """Two bytes of UTF-8 read as two Windows-1252 characters; after `Ä` and `Å`, which end words, no quotation marks."""
 _MONEY = r"^[0-9]+\.[0-9]{2}$"
+_DOLLARS = r"(?:\$|US\$|USD)"
 _LOCAL_CHARACTERS_MAX = 64
 _WEIGHED = pl.Series(
     [3 * (three // 100) + 7 * (three // 10 % 10) + three % 10 for three in range(1000)], dtype=pl.UInt16
@@ -166,21 +167,22 @@ def cents_of_plain(cell: pl.Expr) -> pl.Expr:
 def with_decimals(cell: pl.Expr) -> pl.Expr:
     """Return the amount with its missing decimals added: 12 and 12.5 as 12.00 and 12.50, else null."""
     return (
-        pl.when(cell.str.contains(r"^[0-9]+$"))
+        pl.when(cell.str.contains(r"^(?:0|[1-9][0-9]*)$"))
         .then(cell + ".00")
-        .when(cell.str.contains(r"^[0-9]+\.[0-9]$"))
+        .when(cell.str.contains(r"^(?:0|[1-9][0-9]*)\.[0-9]$"))
         .then(cell + "0")
     )
 
 
 def as_money(cell: pl.Expr) -> pl.Expr:
-    """Return the amount that a cell certainly means, else null: without decimals, with a dollar sign, with commas.
+    """Return the amount that a cell certainly means, else null: without decimals, marked as dollars, with commas.
 
     `1,000` remains uncertain: it may be one with three decimals.
     """
-    plain = cell.str.replace_all(r"[$,]", "")
-    grouped = cell.str.contains(r"^\$? ?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)\.[0-9]{2}$")
-    meant = pl.coalesce(with_decimals(cell), pl.when(grouped).then(plain.str.strip_chars()))
+    grouped = cell.str.extract(
+        rf"(?i)^{_DOLLARS}? ?([0-9]{{1,3}}(?:,[0-9]{{3}})+\.[0-9]{{2}}|[0-9]+\.[0-9]{{2}}) ?{_DOLLARS}?$"
+    )
+    meant = pl.coalesce(with_decimals(cell), grouped.str.replace_all(",", "", literal=True))
     # A number too long for an amount may belong to another column: it is not repeated.
     return pl.when(_significant(meant).str.len_bytes() <= AMOUNT_WHOLE_DIGITS_MAX + 3).then(meant)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandera.polars as pa
 import polars as pl
 
-from batchpay.schemas import checks
+from batchpay.schemas import amount_text, checks
 from batchpay.schemas.ach import ach_columns
 from batchpay.schemas.address import billing_columns, shipping_columns
 from batchpay.schemas.columns import PAYMENT_ID, TOP
@@ -22,6 +22,7 @@ from batchpay.schemas.rule import (
     schema_of,
     warning,
 )
+from batchpay.schemas.tables import NO_DECIMALS
 
 _US_DOLLARS = closed_list(["USD"])
 
@@ -96,10 +97,22 @@ def _currency() -> list[Rule]:
 
 
 def _amount(options: RuleOptions) -> list[Rule]:
-    cell = pl.col("amount")
+    cell, code = pl.col("amount"), pl.col("currencyCode")
+    other = amount_text.other_currency(cell, code)
     rules = [
         required("amount"),
-        money_format("amount", AMOUNT),
+        error(
+            "amount",
+            "currency_mark",
+            "H",
+            "a mark, column, header or cell format that names a currency other than currencyCode's",
+            "names another currency than currencyCode, write its code there, or the amount in US dollars here",
+            other.is_not_null(),
+            reads=("currencyCode",),
+            reason=pl.format(amount_text.OTHER_CURRENCY, other),
+            form=AMOUNT,
+        ),
+        money_format("amount", AMOUNT, pl.when(other.is_null()).then(checks.as_money(cell))),
         error(
             "amount",
             "range",
@@ -119,6 +132,18 @@ def _amount(options: RuleOptions) -> list[Rule]:
             checks.has_too_many_digits(cell),
             after=("format",),
             form=AMOUNT,
+        ),
+        error(
+            "amount",
+            "currency_decimals",
+            "S",
+            "decimals other than `00` in a currency that has none (JPY, KRW, ...)",
+            "has decimals, and its currency has none, compare it with the bill and write 00 after the point",
+            code.is_in(list(NO_DECIMALS)) & ~cell.str.ends_with(".00"),
+            after=("format",),
+            reads=("currencyCode",),
+            # The form of a currencyCode is USD alone.
+            applies_where=code.ne_missing(pl.lit("USD")) & code.is_not_null(),
         ),
     ]
     if options.max_amount_cents is not None:

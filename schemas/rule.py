@@ -19,6 +19,7 @@ import polars as pl
 from pandera.api.polars.types import PolarsData
 
 from batchpay.schemas import checks
+from batchpay.schemas.amount_text import problem
 from batchpay.schemas.columns import PAYMENT_ID
 from batchpay.schemas.forms import IDENTIFIER, NAME, TEXT, Form, closed_list
 from batchpay.schemas.tables import CHOICES
@@ -86,6 +87,8 @@ class Rule:
     """Other columns that it reads: without a readable cell there it is not evaluated."""
     suggestion: pl.Expr | None = None
     """The right value where it is certain, else null."""
+    reason: pl.Expr | None = None
+    """A message that says more of a cell that breaks the rule, in place of `message`; null where there is none."""
     form: Form | None = None
     """Cells in this form keep the rule, whatever else is in the row; a property test proves it for each rule."""
     by_any_form: bool = False
@@ -176,8 +179,8 @@ def choice(column: str, words: str, message: str, source: str = "S", form: Form 
     )
 
 
-def money_format(column: str, form: Form) -> Rule:
-    """Make the rule for how an amount of money is written."""
+def money_format(column: str, form: Form, suggestion: pl.Expr | None = None) -> Rule:
+    """Make the rule for how an amount of money is written; `suggestion` in place of the usual one."""
     cell = pl.col(column)
     return error(
         column,
@@ -186,7 +189,9 @@ def money_format(column: str, form: Form) -> Rule:
         MONEY_WORDS,
         MONEY_MESSAGE,
         checks.is_not_money(cell),
-        suggestion=checks.as_money(cell),
+        after=("currency_mark",),
+        suggestion=checks.as_money(cell) if suggestion is None else suggestion,
+        reason=problem(cell),
         form=form,
     )
 

@@ -183,7 +183,7 @@ class RuleBook:
             silenced = [warnings[other] for other in self._prerequisites[index] if other in warnings]
             flag = flag & ~any_of([unproven, *silenced], frame.height)
             if flag.any():
-                violations.append(self._violation(index, flag))
+                violations.append(self._violation(index, flag, frame))
         return Proof(unproven, sorted(violations, key=lambda violation: violation.order))
 
     def _true_flags(self, frame: pl.DataFrame) -> list[pl.Series]:
@@ -216,7 +216,7 @@ class RuleBook:
             if well_formed is not None:
                 effective &= well_formed
             if effective.any():
-                violations.append(self._violation(index, effective))
+                violations.append(self._violation(index, effective, rows))
         violations += self._cell_violations(faults, well_formed, is_error=True)
         violations += self._cell_violations(doubts, well_formed, is_error=self._warnings_as_errors)
         violations += [row_violation(ROW_RULES[name], rows[name]) for name in marks if name in ROW_RULES]
@@ -238,11 +238,15 @@ class RuleBook:
     def _fails(self, index: int) -> pl.Expr:
         return self.rules[index].fails.fill_null(value=False).alias(str(index))
 
-    def _violation(self, index: int, flag: pl.Series) -> Violation:
+    def _violation(self, index: int, flag: pl.Series, rows: pl.DataFrame) -> Violation:
         rule = self.rules[index]
         of_cell = () if rule.suggestion is None else self._errors_of(rule.column)
         place, is_error = self._order[index], rule.is_error
-        return Violation(place, rule.column, rule.code, is_error, rule.message, rule.suggestion, flag, of_cell)
+        found = Violation(place, rule.column, rule.code, is_error, rule.message, rule.suggestion, flag, of_cell)
+        if rule.reason is None:
+            return found
+        told = rows.filter(flag).select(pl.coalesce(rule.reason, pl.lit(rule.message))).to_series()
+        return replace(found, message=told, flag=constant_mask(len(told), value=True)).spread(flag)
 
     def _errors_of(self, column: str) -> list[Rule]:
         return [rule for rule in self._rules_of(column) if rule.is_error]

@@ -3,7 +3,10 @@
 The words of other programs (headers.csv, words.csv) are read by schemas/words.py.
 
 - countries.csv: ISO 3166-1 alpha-2.
-- currencies.csv: ISO 4217, active codes (with amendments to 2026: XCG for ANG, ZWG for ZWL, XAD; BGN and HRK gone).
+- currencies.csv: ISO 4217, active codes (with amendments to 2026: XCG for ANG, ZWG for ZWL, XAD; BGN and HRK gone),
+  and how many decimals their amounts have.
+- amount_marks.csv: what may be beside the number of an amount, besides codes: symbols and names of currencies (with
+  each currency that one may mean, the likeliest first), directions, scales, cents, percent.
 - states.csv: two-letter abbreviations of the United States and of Canada (USPS Publication 28, Appendix B; Canada Post
   addressing guidelines). The military 'states' AA, AE and AP are in it, since USPS delivers there under country US and
   a soldier's address must not be refused. The freely associated states FM, MH and PW are not: they are countries of
@@ -27,7 +30,18 @@ def rows_of(name: str) -> Iterator[dict[str, str]]:
 
 COUNTRY_NAMES = {row["code"]: row["name"] for row in rows_of("countries.csv")}
 COUNTRIES = tuple(COUNTRY_NAMES)
-CURRENCIES = tuple(row["code"] for row in rows_of("currencies.csv"))
+_CURRENCIES = tuple(rows_of("currencies.csv"))
+CURRENCIES = tuple(row["code"] for row in _CURRENCIES)
+NO_DECIMALS = tuple(row["code"] for row in _CURRENCIES if row["decimals"] == "0")
+_MARKS = tuple(rows_of("amount_marks.csv"))
+CURRENCIES_OF = {row["mark"].lower(): tuple(row["currencies"].split()) for row in _MARKS if row["kind"] == "currency"}
+CURRENCIES_OF |= {code.lower(): (code,) for code in CURRENCIES}
+"""Which currencies a symbol, a name or a code may mean, by the mark in small letters."""
+AMOUNT_MARKS = {
+    kind: tuple(row["mark"] for row in _MARKS if row["kind"] == kind)
+    for kind in ("direction", "scale", "cents", "percent")
+}
+"""What else may be beside the number of an amount, by kind."""
 _STATES = tuple(rows_of("states.csv"))
 STATES = {country: tuple(row["code"] for row in _STATES if row["country"] == country) for country in ("US", "CA")}
 """Abbreviations by country."""

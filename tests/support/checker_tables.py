@@ -29,6 +29,9 @@ CURRENCIES = _words("""
 """)
 """ISO 4217, list one: the currencies and funds in force."""
 
+NO_DECIMALS = _words("BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF")
+"""Those of minor unit 0."""
+
 US_STATES = _words("""
     AL AK AZ AR CA CO CT DE FL GA HI ID IL IN IA KS KY LA ME MD MA MI MN MS MO MT NE NV NH NJ NM NY NC ND OH OK OR PA
     RI SC SD TN TX UT VT VA WA WV WI WY DC AS GU MP PR VI UM

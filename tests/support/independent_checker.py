@@ -17,7 +17,7 @@ from functools import cache
 from itertools import pairwise
 
 from tests.support.banking_days import is_banking_day
-from tests.support.checker_tables import CA_PROVINCES, COUNTRIES, CURRENCIES, SEC_CODES, US_STATES
+from tests.support.checker_tables import CA_PROVINCES, COUNTRIES, CURRENCIES, NO_DECIMALS, SEC_CODES, US_STATES
 
 Finding = tuple[str, str, str]
 """Column, code, severity."""
@@ -239,7 +239,8 @@ def _money(row: _Row) -> None:
     for column in ("amount", "taxAmount", "shippingTax"):
         value = row.well_formed(column)
         if value is not None and not _MONEY.fullmatch(value):
-            row.malform(column, "format")
+            is_marked = column == "amount" and _names_other_currency(row, value)
+            row.malform(column, "currency_mark" if is_marked else "format")
     written, written_tax = row.well_formed("amount"), row.well_formed("taxAmount")
     if written is None:
         return
@@ -250,6 +251,23 @@ def _money(row: _Row) -> None:
         row.fail("amount", "limit")
     if written_tax is not None and Decimal(written_tax) > amount:
         row.warn("taxAmount", "range")
+    if row.well_formed("currencyCode") in NO_DECIMALS and amount % 1:
+        row.fail("amount", "currency_decimals")
+
+
+def _names_other_currency(row: _Row, value: str) -> bool:
+    """Whether a code of three letters or one of three symbols beside a number is none of currencyCode's."""
+    if not row.readable("currencyCode"):
+        return False
+    match = re.fullmatch("([A-Za-z]{3}|[€£¥$])? ?[0-9][0-9.,]*(?<=[0-9]) ?([A-Za-z]{3}|[€£¥$])?", value)
+    code = row.well_formed("currencyCode") or "USD"
+    symbols = {"€": {"EUR"}, "£": {"GBP", "EGP"}, "¥": {"JPY", "CNY"}}
+    if match is None or code not in CURRENCIES:
+        return False
+    marks = [mark.upper() for mark in match.groups() if mark and mark != "$"]
+    return any(mark in CURRENCIES or mark in symbols for mark in marks) and not all(
+        code in symbols.get(mark, {mark}) for mark in marks
+    )
 
 
 def _address(row: _Row, node: str) -> None:

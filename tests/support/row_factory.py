@@ -253,6 +253,8 @@ def _own_mutations() -> dict[Finding, Mutation]:
         ("transactionType", "choice", ERROR): _one("transactionType", "debit", "Credit", "XDEBIT", "DEBITS"),
         ("recurringIndicator", "choice", ERROR): _one("recurringIndicator", "true", "YES", "1", "FALSEE"),
         ("amount", "format", ERROR): _one("amount", *_BAD_MONEY[:6], *_BAD_MONEY[7:]),
+        ("amount", "currency_mark", ERROR): _one("amount", "€5.00", "CAD 12.00", "12.00 gbp", "¥500,000", "£1,234.50"),
+        ("amount", "currency_decimals", ERROR): _set({"currencyCode": ["JPY", "KRW"], "amount": ["10.50", "9.01"]}),
         ("amount", "range", ERROR): _one("amount", "0.00", "000.00", "100000000.00", "99999999999999999999.99"),
         ("taxAmount", "format", ERROR): _one("taxAmount", *_BAD_MONEY[:6]),
         ("taxAmount", "range", WARNING): _set({"amount": ["10.00", "9.99"], "taxAmount": ["10.01", "123456789012.00"]}),

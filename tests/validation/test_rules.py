@@ -37,9 +37,11 @@ currencyCode.currency warning N
 gatewayId.format error S
 transactionType.choice error S
 recurringIndicator.choice error S
+amount.currency_mark error H
 amount.format error S
 amount.range error H
 amount.range error N
+amount.currency_decimals error S
 amount.limit error H
 taxAmount.format error S
 taxAmount.range warning H
