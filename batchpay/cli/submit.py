@@ -81,7 +81,9 @@ _SECTIONS = {
 )
 @option("--plan", metavar="FILE", help="With --dry-run: write what would be sent to a plan, for approval.")
 @option("--from-plan", metavar="FILE", help="Refuse anything except what this plan approved.")
-@option("--again", is_flag=True, help="Pay the same content once more (needs --reason).")
+@option(
+    "--again", is_flag=True, help="Pay the same content, or the same file read otherwise, once more (needs --reason)."
+)
 @option(
     "--release", is_flag=True, help="Send rows of this batch that were rejected and are valid now (needs --reason)."
 )

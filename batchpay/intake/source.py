@@ -17,7 +17,7 @@ from batchpay.intake.bank_files import HEAD_BYTES, refuse_bank_file
 from batchpay.intake.csv.grammar import read_dialect
 from batchpay.intake.csv.reader import CsvReader, CsvText
 from batchpay.intake.header import Examples, Header, canonical_name, ours_as_meant, read_header, refuse_no_header
-from batchpay.intake.streams import FileKind, OpenFile, kind_of
+from batchpay.intake.streams import FileKind, OpenFile, in_blocks, kind_of, sha256_of
 from batchpay.intake.table_rows import FileEnd, one_content, without_totals_row
 from batchpay.schemas.columns import COLUMNS, MONEY, REQUIRED
 from batchpay.text import column_name
@@ -77,6 +77,7 @@ class Source:
     """The direction of negative amounts, where a map says that the file writes the direction as a sign."""
     _file: OpenFile | None = field(default=None, repr=False)
     _end: Callable[[], None] = field(default=lambda: None, repr=False)
+    _digest: Callable[[], bytes] = field(default=lambda: b"", repr=False)
 
     def chunks(self) -> Iterator[pl.DataFrame]:
         """Read the file from its start, some 10,000 rows at a time; may be called again.
@@ -85,6 +86,13 @@ class Source:
         reading: nothing may be acted on before the last chunk was yielded.
         """
         return without_totals_row(self._chunks(), self.own_of, self.end, self._negative)
+
+    def file_digest(self) -> bytes:
+        """Return the SHA-256 of the file's bytes, unpacked: two files that have the same differ in how they are read.
+
+        An object of a store is not read again: it is that of the private copy.
+        """
+        return self._digest()
 
     @property
     def line_word(self) -> str:
@@ -163,7 +171,7 @@ def _open_csv(file: OpenFile, text: CsvText, mapping: Mapping | None, required: 
     header, own = _headers(file.name, dialect.names, mapping, required)
     reader = CsvReader(text, head, dialect, own)
     source = _source(file, FileKind.CSV, header, own, mapping, reader.chunks)
-    return replace(source, separator=dialect.separator, notes=dialect.notes, end=reader.end)
+    return replace(source, separator=dialect.separator, notes=dialect.notes, end=reader.end, _digest=reader.digest)
 
 
 def _open_parquet(file: OpenFile, mapping: Mapping | None, required: tuple[str, ...]) -> Source:
@@ -219,6 +227,7 @@ def _source(
         examples=own.examples,
         _chunks=chunks,
         _file=file,
+        _digest=lambda: sha256_of(in_blocks(file.reader())),
     )
     if mapping is None:
         return source

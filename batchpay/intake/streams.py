@@ -27,6 +27,7 @@ from batchpay.writing.atomic import FileIdentity
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 import contextlib
+import hashlib
 import select
 import signal
 import tempfile
@@ -442,6 +443,14 @@ def in_blocks(reader: BinaryIO) -> Iterator[bytes]:
     with reader:
         while block := reader.read(BLOCK_BYTES):
             yield block
+
+
+def sha256_of(blocks: Iterable[bytes]) -> bytes:
+    """Return the SHA-256 of a stream."""
+    digest = hashlib.sha256()
+    for block in blocks:
+        digest.update(block)
+    return digest.digest()
 
 
 Item = TypeVar("Item")

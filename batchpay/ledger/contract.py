@@ -161,6 +161,9 @@ class Ledger(Protocol):
     ) -> BatchSummary | None:
         """Find an environment's latest batch with this content, or the latest that pays it again for that reason."""
 
+    def find_file(self, file_digest: str, environment: Environment) -> BatchSummary | None:
+        """Find an environment's latest batch of a file with these bytes of which a row was, or may be, paid."""
+
     def earlier(
         self,
         lookup: Lookup,

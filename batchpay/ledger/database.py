@@ -32,6 +32,7 @@ class Statements(Protocol):
     EVENTS_OF_KINDS: str
     BATCHES: str
     BATCHES_OF_DIGEST: str
+    BATCHES_OF_FILE: str
     LATEST_BATCH: str
     BATCH_NAMED: str
     BATCHES_BEGINNING: str

@@ -84,6 +84,16 @@ def find_digest(store: Store, digest: bytes, environment: Environment, again_rea
     return None
 
 
+def find_file(store: Store, file_digest: str, environment: Environment) -> BatchSummary | None:
+    wanted = {"file_digest": file_digest, "environment": environment.value}
+    with store.reading() as view:
+        for found in view.execute(store.statements.BATCHES_OF_FILE, wanted).fetchall():
+            batch = _summary(store, view, found)
+            if batch.by_state[State.REJECTED] + batch.by_state[State.DECLINED] != batch.total:
+                return batch
+    return None
+
+
 def find(store: Store, reference: str | None, environment: Environment | None) -> BatchSummary:
     with store.reading() as view:
         if reference is None:

@@ -131,7 +131,8 @@ class NewBatch:
     """Names of the file's unknown columns, carried into the results."""
     rows: int
     options: dict[str, Any]
-    """JSON values: the rules it was checked under, and `gateway_ids`, the accounts that its valid rows name."""
+    """JSON values: the rules it was checked under, `gateway_ids`, the accounts that its valid rows name, and
+    `file_digest`, a keyed digest of the file's bytes in hex digits; batches of 0.1.0 have none."""
     origin: str
     """The origin of the gateway that it is meant for."""
     environment: Environment

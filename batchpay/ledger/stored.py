@@ -158,6 +158,9 @@ class StoredLedger(ABC, Generic[_Store, _Run]):
     ) -> BatchSummary | None:
         return reading.find_digest(self.store, digest, environment, again_reason)
 
+    def find_file(self, file_digest: str, environment: Environment) -> BatchSummary | None:
+        return reading.find_file(self.store, file_digest, environment)
+
     def use_plan(self, batch: str, who: str, sign_off: SignOff) -> None:
         decisions.use_plan_alone(self.store, self._batch(batch), who, sign_off)
 

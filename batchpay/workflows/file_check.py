@@ -145,6 +145,8 @@ class FileCheck:
     verdict: Verdict
     started_at: datetime
     digest: bytes = b""
+    file_digest: str = ""
+    """A keyed digest of the file's bytes, in hex digits; empty without a ledger."""
     known: BatchSummary | None = None
     """The batch that this content already is."""
     batch: BatchSummary | None = None
@@ -464,6 +466,10 @@ class _Reading:
             checked.digest = self._content.digest
             find = partial(ledger.find_digest, checked.digest, context.environment)
             checked.known = checked.batch = find()
+            (digest,) = ledger.digest("file", [checked.source.file_digest().hex()], 16)
+            checked.file_digest = (digest or b"").hex()
+            if checked.known is None and not context.decisions.again:
+                _refuse_read_otherwise(ledger, checked, context.environment)
             checked.released = context.decisions.release
             if context.decisions.again and checked.known is not None:
                 checked.batch = find(context.decisions.reason)
@@ -543,6 +549,16 @@ class _Reading:
             self.checked.warned.add(pl.Series([one.row for one in found]), texts)
         kept = sorted(self.checked.variances + found, key=lambda one: _WARNING_ORDER.index(one.code))
         self.checked.variances = kept[: self._request.max_errors]
+
+
+def _refuse_read_otherwise(ledger: Ledger, checked: FileCheck, environment: Environment) -> None:
+    """Raise FileRefused where an earlier batch read the same bytes as other payments: these would be paid as well."""
+    if (other := ledger.find_file(checked.file_digest, environment)) is not None:
+        raise FileRefused(
+            f"{checked.source.name}: batch {other.batch} of {other.registered_at.astimezone():%m/%d/%Y} is of a file "
+            f"with the same bytes, read as other payments ({row_count(other.total.rows)}, {money(other.total.cents)}): "
+            "with another map, sheet, encoding or other columns. If these are due as well: --again --reason TEXT"
+        )
 
 
 def _together(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:

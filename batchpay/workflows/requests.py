@@ -35,7 +35,7 @@ class Decisions:
     """What a person decided in this call, and why; no file and no variable can request it."""
 
     again: bool = False
-    """Pay the same content once more."""
+    """Pay the same content once more, or the same file read in another way."""
     release: bool = False
     """Send rows of this batch that were rejected earlier and are valid now."""
     paid_elsewhere_checked: bool = False

@@ -203,6 +203,7 @@ class _Submission:
                 **({"accepted_suggestions": accepted} if (accepted := checked.verdict.accepted) else {}),
                 "as_of": rules.as_of.isoformat(),
                 "gateway_ids": sorted(checked.gateway_ids),
+                "file_digest": checked.file_digest,
                 **({"allowed_duplicates": allowed} if allowed else {}),
                 **({"sheet": source.sheet} if source.sheet is not None else {}),
                 **({"results": str(results.absolute())} if results is not None else {}),

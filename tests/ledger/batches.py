@@ -77,12 +77,14 @@ def new_batch(
     content: bytes = b"one",
     again: str | None = None,
     environment: Environment = Environment.TEST,
+    file_digest: str = "",
 ) -> NewBatch:
     """What is known of a batch before its rows are written."""
     stream = ledger.digest_stream("batch")
     stream.update(content)
     return NewBatch(
-        digest=stream.digest(), file="payments.csv", columns=("memo", "Größe"), rows=rows, options={"normalize": False},
+        digest=stream.digest(), file="payments.csv", columns=("memo", "Größe"), rows=rows,
+        options={"normalize": False, **({"file_digest": file_digest} if file_digest else {})},
         origin="http://127.0.0.1:9", environment=environment,
         registration_count_seen=ledger.registration_count(), again_reason=again,
     )  # fmt: skip
@@ -96,12 +98,12 @@ def register(
     content: bytes = b"one",
     again: str | None = None,
     environment: Environment = Environment.TEST,
+    file_digest: str = "",
 ) -> str:
     """Register a batch; gives its name."""
     rows = len(payments.rows) + (len(rejects.rows) if rejects else 0)
-    with ledger.register(
-        new_batch(ledger, rows, content=content, again=again, environment=environment), "ada"
-    ) as registering:
+    batch = new_batch(ledger, rows, content=content, again=again, environment=environment, file_digest=file_digest)
+    with ledger.register(batch, "ada") as registering:
         registering.add_payments(payments)
         if rejects:
             registering.add_rejected(rejects)

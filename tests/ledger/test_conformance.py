@@ -199,6 +199,21 @@ def test_one_content_that_two_calls_register_is_one_batch(ledger: Ledger) -> Non
     assert len(ledger.batches()) == 1
 
 
+def test_a_batch_is_found_by_the_bytes_of_its_file_while_a_row_of_it_may_be_paid(ledger: Ledger) -> None:
+    """The latest of the environment, and none of which every row was rejected or declined, or has no such digest."""
+    register(ledger, columns(ledger, [1]))
+    register(ledger, columns(ledger, []), rejected([1]), content=b"all wrong", file_digest="f00d")
+    assert ledger.find_file("f00d", Environment.TEST) is None
+    first = register(ledger, columns(ledger, [1]), rejected([2]), content=b"two", file_digest="f00d")
+    assert ledger.find_file("f00d", Environment.TEST) == ledger.find(first)
+    assert ledger.find_file("f00d", Environment.LIVE) is ledger.find_file("beef", Environment.TEST) is None
+    send(ledger, first, {1: DECLINED})
+    assert ledger.find_file("f00d", Environment.TEST) is None
+    for content in (b"three", b"four"):
+        latest = register(ledger, columns(ledger, [1]), content=content, file_digest="f00d")
+        assert ledger.find_file("f00d", Environment.TEST) == ledger.find(latest)
+
+
 def test_the_same_content_again_has_its_own_name_and_reason(ledger: Ledger) -> None:
     """A repeat is called -2 and says why; the latest is found by digest, each by its own name."""
     first = register(ledger, columns(ledger, [1]))

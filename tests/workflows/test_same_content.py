@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import openpyxl
 import pytest
 
+from batchpay.errors import FileRefused
+from batchpay.intake import streams
+from batchpay.intake.source import Source
 from batchpay.ledger.open import open_ledger
 from batchpay.operations.logs import close_log, open_log
 from batchpay.payment import State
@@ -138,10 +145,124 @@ def test_a_batch_records_how_its_file_was_read_and_nothing_that_was_not_decided(
     for row in (COLUMNS, [(PLAIN | {"invoiceNumber": "A-1", "amount": "10.00"}).get(name) for name in COLUMNS]):
         book.active.append(row)
     book.save(desk.folder / "pay.xlsx")
-    usual = {"normalize", "as_of", "gateway_ids", "first_start", "largest_cents"}
+    usual = {"normalize", "as_of", "gateway_ids", "file_digest", "first_start", "largest_cents"}
     for path, more in ((desk.file("pay.csv", {"amount": "11.00"}), {}), (desk.folder / "pay.xlsx", {"sheet": "March"})):
         name = desk.submit(path).batch
         with closing(open_ledger(desk.settings.ledger, read_only=True)) as ledger:
             options = ledger.find(name).options
         assert {key: value for key, value in options.items() if key not in usual} == more
         assert usual <= options.keys()
+
+
+GROSS = '[columns]\namount = "Gross"\n'
+NET = '[columns]\namount = "Net"\n'
+
+
+def _two_amounts(desk: Desk, **changes: str) -> Path:
+    """A file with two columns of amounts, and a map for each: the bills of the one are not those of the other."""
+    for name, text in (("gross.toml", GROSS), ("net.toml", NET)):
+        (desk.folder / name).write_text(text)
+    rows = [{"invoiceNumber": f"A-{at}", "amount": f"1{at}.00"} | changes for at in range(3)]
+    path = desk.file("wages.csv", *rows)
+    lines = path.read_text().replace("amount", "Gross").splitlines()
+    path.write_text("\n".join([f"{lines[0]},Net", *(f"{line},9.0{at}" for at, line in enumerate(lines[1:]))]) + "\n")
+    return path
+
+
+@pytest.mark.usefixtures("on_both")
+def test_the_same_bytes_read_with_another_map_are_refused(desk: Desk) -> None:
+    """The same file with the map of another column paid 28 of 28 payees again: no rule sees a bill twice.
+
+    With the same map it is the same batch, and a person who means it says so: then one reason pays once.
+    """
+    path = _two_amounts(desk)
+    first = desk.submit(path, map_file=str(desk.folder / "gross.toml"))
+    net = str(desk.folder / "net.toml")
+    for call in (desk.submit, desk.dry_run, partial(desk.dry_run, with_plan=True)):
+        with pytest.raises(
+            FileRefused, match=rf"batch {first.batch} of .* same bytes.*3 rows, 33\.00.*--again --reason"
+        ):
+            call(path, map_file=net)
+    assert sum(desk.arrived.values()) == 3
+    assert desk.submit(path, map_file=str(desk.folder / "gross.toml")).batch == first.batch
+    plan = desk.dry_run(path, again="the net part too", with_plan=True, map_file=net).plan
+    second = desk.submit(path, again="the net part too", plan=plan, map_file=net)
+    assert second.batch != first.batch
+    assert sum(desk.arrived.values()) == 6
+    assert desk.submit(path, again="the net part too", map_file=net).batch == second.batch
+    assert desk.submit(path, map_file=net).batch == second.batch
+    assert sum(desk.arrived.values()) == 6
+
+
+def test_a_copy_packed_or_read_from_elsewhere_has_the_same_bytes(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another name, a gzip of it, an object of a store and standard input are the same file."""
+    path = _two_amounts(desk)
+    first = desk.submit(path, map_file=str(desk.folder / "gross.toml"))
+    packed = desk.folder / "wages.csv.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    net = str(desk.folder / "net.toml")
+    copies: list[Any] = [packed, path.as_uri()]
+    for copy in copies:
+        with pytest.raises(FileRefused, match=f"batch {first.batch}"):
+            desk.submit(copy, rejects=desk.folder / "r.csv", map_file=net)
+    with path.open("rb") as given:
+        monkeypatch.setattr(streams, "given_blocks", lambda _: iter([given.read()]))
+        with pytest.raises(FileRefused, match=f"batch {first.batch}"):
+            desk.submit(Path("-"), rejects=desk.folder / "r.csv", map_file=net)
+
+
+def test_the_same_workbook_by_another_sheet_is_refused(desk: Desk) -> None:
+    """Saved again it is another file: an honest second month in another sheet is only refused while nobody saved it."""
+    path = desk.folder / "wages.xlsx"
+    book = openpyxl.Workbook()
+    for month in ("May", "June"):
+        sheet = book.create_sheet(month)
+        sheet.append(list(COLUMNS))
+        sheet.append([(PLAIN | {"amount": "10.00", "invoiceNumber": month}).get(name, "") for name in COLUMNS])
+    book.save(path)
+    first = desk.submit(path, sheet="May")
+    with pytest.raises(FileRefused, match=f"batch {first.batch}"):
+        desk.submit(path, sheet="June")
+    book.properties.title = "saved again"
+    book.save(path)
+    assert desk.submit(path, sheet="June").batch != first.batch
+    assert sum(desk.arrived.values()) == 2
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", None])
+def test_the_same_bytes_in_another_encoding_are_refused(desk: Desk, encoding: str | None) -> None:
+    """One byte is an e with an accent in one encoding, and another letter in the next: another payee."""
+    path = desk.file("wages.csv", {"amount": "10.00", "billingFirstName": "Zoé", "invoiceNumber": "A"})
+    if encoding:
+        path.write_bytes(path.read_text().encode("cp1252"))
+    first = desk.submit(path, encoding=encoding)
+    with pytest.raises(FileRefused, match=f"batch {first.batch}"):
+        desk.submit(path, encoding="cp850")
+
+
+def test_a_file_of_which_nothing_was_paid_may_be_read_with_a_better_map(desk: Desk) -> None:
+    """The first map made every row an error; the corrected one is no second payment."""
+    path = _two_amounts(desk, Gross="x")
+    path.write_text(path.read_text().replace("10.00", "x").replace("11.00", "x").replace("12.00", "x"))
+    assert desk.submit(path, map_file=str(desk.folder / "gross.toml")).of(State.REJECTED).rows == 3
+    assert desk.submit(path, map_file=str(desk.folder / "net.toml")).of(State.ACCEPTED).rows == 3
+
+
+def test_a_release_and_rejects_fed_back_are_no_other_reading(desk: Desk) -> None:
+    """One row of the file was above a limit: it is released from the same file, or sent from the rejects."""
+    path = desk.file("wages.csv", *WAGES)
+    desk.limit("10.50")
+    desk.submit(path)
+    desk.limit("100.00")
+    assert desk.submit(desk.folder / "wages.rejects.csv").of(State.ACCEPTED).rows == 1
+    desk.submit(path, release="checked")
+    assert sum(desk.arrived.values()) == 2
+
+
+def test_a_batch_of_before_has_no_digest_of_its_file(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not known then; rows are compared as before."""
+    path = _two_amounts(desk)
+    with monkeypatch.context() as before:
+        before.setattr(Source, "file_digest", lambda _: bytes(32))
+        desk.submit(path, map_file=str(desk.folder / "gross.toml"))
+    assert desk.submit(path, map_file=str(desk.folder / "net.toml")).of(State.ACCEPTED).rows == 3

@@ -21,7 +21,7 @@ from nanoarrow.c_array import c_array_from_buffers
 from batchpay.errors import FileRefused
 from batchpay.intake.csv.grammar import BYTE_ORDER_MARK, HEADER_BYTES_MAX, CsvDialect, Lines, OpenQuote, Records
 from batchpay.intake.header import Header
-from batchpay.intake.streams import OpenFile, ahead, in_blocks, recoded, unpacked
+from batchpay.intake.streams import OpenFile, ahead, in_blocks, recoded, sha256_of, unpacked
 from batchpay.intake.table_rows import (
     FileEnd,
     OneContent,
@@ -159,11 +159,13 @@ class CsvText:
     packing: str | None = None
     encoding: str | None = None
 
+    def plain(self) -> Iterator[bytes]:
+        """Unpack the file from its first byte."""
+        return unpacked(in_blocks(self.file.reader()), self.packing, self.file.name, self.file.size)
+
     def blocks(self) -> Iterator[bytes]:
         """Unpack and re-encode the file from its first byte."""
-        packed = in_blocks(self.file.reader())
-        plain = unpacked(packed, self.packing, self.file.name, self.file.size)
-        return recoded(plain, self.encoding, self.file.name)
+        return recoded(self.plain(), self.encoding, self.file.name)
 
     def head(self) -> bytes:
         """Return enough of the beginning to contain the header."""
@@ -193,12 +195,20 @@ class CsvReader:
         """Whether the last line has no line break."""
         self._has_irregular_rows = False
         """Where one block has irregular rows the next ones likely do too: they are not tried as a whole."""
+        self._text_digest = b""
+        """SHA-256 of the text, of the latest complete reading."""
 
     def chunks(self) -> Iterator[pl.DataFrame]:
         """Yield the rows in file order; raises FileRefused with the line where the file can't be read."""
         reading = self._content.reading()
         yield from ahead(self._chunks(reading))
         reading.end()  # here, and not in the thread that reads ahead: the caller may not want all of it
+
+    def digest(self) -> bytes:
+        """Return the SHA-256 of the file's bytes, unpacked, whatever their encoding."""
+        if self._text.encoding is None and self._text_digest:
+            return self._text_digest
+        return sha256_of(self._text.plain())
 
     def _chunks(self, reading: OneReading) -> Iterator[pl.DataFrame]:
         row, line = 0, self._dialect.data_line
@@ -254,7 +264,8 @@ class CsvReader:
         self._is_unfinished = not finished
         if not finished:
             pieces.append(b"\n" if held else b"")
-        reading.add(digest.digest())
+        self._text_digest = digest.digest()
+        reading.add(self._text_digest)
         yield Octets(b"".join(pieces), self._separator), True
 
     def _split(self, octets: Octets, line: int, is_last: bool, *, is_proven: bool) -> tuple[pl.DataFrame, bytes]:

@@ -141,6 +141,9 @@ BATCHES_OF_DIGEST = (
     "SELECT name, again_reason FROM batchpay.batch WHERE digest = %(digest)s AND environment = %(environment)s"
     " ORDER BY id DESC"
 )
+BATCHES_OF_FILE = (
+    f"{BATCH} WHERE b.environment = %(environment)s AND strpos(b.options, %(file_digest)s) > 0 ORDER BY b.id DESC"
+)
 LATEST_BATCH = (
     f"{BATCH} WHERE %(environment)s::text IS NULL OR b.environment = %(environment)s ORDER BY b.id DESC LIMIT 1"
 )

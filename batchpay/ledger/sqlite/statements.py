@@ -120,6 +120,7 @@ BATCHES = f"{BATCH} ORDER BY batch.id DESC"
 BATCHES_OF_DIGEST = (
     "SELECT name, again_reason FROM batch WHERE digest = :digest AND environment = :environment ORDER BY id DESC"
 )
+BATCHES_OF_FILE = f"{BATCH} WHERE environment = :environment AND instr(options, :file_digest) ORDER BY batch.id DESC"
 LATEST_BATCH = f"{BATCH} WHERE environment = coalesce(:environment, environment) ORDER BY batch.id DESC LIMIT 1"
 BATCH_NAMED = f"{BATCH} WHERE name = ?"
 BATCHES_BEGINNING = f"{BATCH} WHERE substr(name, 1, length(?1)) = ?1 LIMIT 2"
