@@ -6,7 +6,7 @@ Read from the ledger (submit, resume, status) or from the check alone (validate,
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from batchpay.errors import LedgerDamaged
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _AS_IN_LEDGER = (
     "file", "total", "by_state", "batch", "environment", "results", "results_missing", "ledger_failed", "stopped",
-    "started_at", "finished_at", "by_direction", "apart", "rate_found", "work",
+    "started_at", "finished_at", "by_direction", "apart", "rate_found", "work", "scheduled", "scheduled_apart",
+    "next_pay_on",
 )  # fmt: skip
 """What a batch's summary takes over as it is."""
 SENDABLE = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING)
@@ -57,6 +58,12 @@ class Summary:
     """Requests per second that the gateway accepted, where this call found its limit."""
     seal: str | None = None
     """What maker and checker compare (approval/proposal.py), where a plan or a dry run determines what is sent."""
+    scheduled: Totals = Totals()
+    """The pending rows whose day (payOn) has not come."""
+    scheduled_apart: dict[str, Totals] = field(default_factory=dict)
+    """The same by DEBIT and CREDIT."""
+    next_pay_on: date | None = None
+    """The first day on which scheduled rows are due."""
     held_back: Totals = Totals()
     """Pending rows that fail today's rules: they stay pending and are not sent."""
     released: Totals = Totals()
@@ -95,9 +102,14 @@ class Summary:
         return sum((self.of(state) for state in SENDABLE), Totals())
 
     @property
+    def due(self) -> Totals:
+        """Return the pending rows that a run would send now."""
+        return self.of(State.PENDING) - self.held_back - self.scheduled
+
+    @property
     def waiting(self) -> int:
         """How many rows are still to be sent."""
-        return self.of(State.PENDING).rows + self.of(State.SENDING).rows - self.held_back.rows
+        return self.due.rows + self.of(State.SENDING).rows
 
     @property
     def seconds(self) -> float:
@@ -137,6 +149,8 @@ class Summary:
             "debit": totals_json(self.by_direction.get("DEBIT", Totals())),
             "credit": totals_json(self.by_direction.get("CREDIT", Totals())),
             "held_back": totals_json(self.held_back),
+            "scheduled": totals_json(self.scheduled),
+            "next_pay_on": self.next_pay_on and self.next_pay_on.isoformat(),
             "released": totals_json(self.released),
             "in_doubt_elsewhere": [
                 {"batch": name, **totals_json(sum(sides.values(), Totals()))}
@@ -162,14 +176,13 @@ def note_if_outdated(why: str | None) -> str | None:
 
 def summary_of_batch(batch: BatchSummary) -> Summary:
     """Read a batch's summary from the ledger."""
-    pending = batch.by_state[State.PENDING]
     outdated = note_if_outdated(batch.outdated)
     purged = batch.purged_at and (
         f"names, details and messages were purged {local_time(batch.purged_at)}: results and reports can no longer be "
         "written, and an export is matched by the gateway's reference alone"
     )
     notes = [each for each in (outdated, *batch.late_answers, batch.clock_note, batch.pace_told, purged) if each]
-    held_back = batch.held_back if batch.held_back.rows <= pending.rows else pending  # some are now in doubt
+    held_back = batch.held_back if batch.held_back.rows <= batch.due.rows else batch.due  # some are now in doubt
     same = {name: getattr(batch, name) for name in _AS_IN_LEDGER}
     summary = Summary(**same, outdated=outdated, notes=notes, held_back=held_back)
     summary.warnings = batch.options.get("warnings", 0)

@@ -65,6 +65,10 @@ def print_summary(context: Context, summary: Summary, *, sent: bool, looks: bool
         word = sum_word("", summary.apart.get(State.PENDING, {}))
         amount = f"{word} {money(held.cents)}".lstrip()
         click.echo(f"  of the pending rows, held back by today's rules: {row_count(held.rows)}, {amount}")
+    if summary.scheduled.rows:
+        amount = totals_apart([summary.scheduled_apart])
+        later = f"{row_count(summary.scheduled.rows)}, {amount}, next on {summary.next_pay_on:%m/%d/%Y}"
+        click.echo(f"  of the pending rows, scheduled: {later}")
     if summary.warnings:
         click.echo(f"  warnings: {summary.warnings:,}")
     for note in summary.notes:
@@ -76,7 +80,7 @@ def print_summary(context: Context, summary: Summary, *, sent: bool, looks: bool
         how = f"to continue: batchpay resume {summary.batch}" if looks else "run the same command again to continue"
         only_results = summary.results_missing and not summary.waiting
         print_wrapped(summary.stopped if only_results else f"{summary.stopped}; {how}", first="  stopped: ")
-    elif looks and summary.of(State.PENDING).rows > summary.held_back.rows:
+    elif looks and summary.due.rows:
         click.echo(f"  to send the pending rows: batchpay resume {summary.batch}")
     if summary.of(State.IN_DOUBT).rows and summary.batch:
         click.echo(f"  a person must look: batchpay resolve {summary.batch}")
@@ -131,6 +135,9 @@ def grand_total(summaries: Sequence[Summary]) -> Summary:
         apart={state: added for state in State if (added := added_up(one.apart.get(state, {}) for one in summaries))},
         warnings=warnings,
         held_back=sum((one.held_back for one in summaries), Totals()),
+        scheduled=sum((one.scheduled for one in summaries), Totals()),
+        scheduled_apart=added_up(one.scheduled_apart for one in summaries),
+        next_pay_on=min((one.next_pay_on for one in summaries if one.next_pay_on), default=None),
         released=released,
         stopped=next((one.stopped for one in summaries if one.stopped), None),
         in_doubt_elsewhere=doubts,

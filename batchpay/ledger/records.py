@@ -14,7 +14,7 @@ from typing import Any
 
 from batchpay.errors import ClockBehind, LedgerBehind, LedgerDamaged, LedgerElsewhere, LedgerNotUsable
 from batchpay.outcome import Answer
-from batchpay.payment import Environment, RunWork, State, Totals
+from batchpay.payment import Environment, RunWork, State, Totals, added_up
 from batchpay.text import instant, row_count
 
 
@@ -200,21 +200,40 @@ class BatchSummary:
     @property
     def scheduled(self) -> Totals:
         """Return the pending rows whose day has not come: nobody waits for them."""
-        return self._of_days(lambda day: day > self.today)
+        return sum(self.scheduled_apart.values(), Totals())
+
+    @property
+    def scheduled_apart(self) -> dict[str, Totals]:
+        """Return the same by DEBIT and CREDIT."""
+        return added_up(apart for day, apart in self.by_day.items() if day > self.today)
+
+    @property
+    def scheduled_told(self) -> str:
+        """Say what is scheduled: `2 rows scheduled, next on 03/01/2027`."""
+        return f"{row_count(self.scheduled.rows)} scheduled, next on {self.next_pay_on:%m/%d/%Y}"
+
+    @property
+    def due(self) -> Totals:
+        """Return the pending rows that may be sent: all that are not scheduled."""
+        return self.by_state[State.PENDING] - self.scheduled
+
+    @property
+    def due_apart(self) -> dict[str, Totals]:
+        """Return the same by DEBIT and CREDIT."""
+        scheduled, pending = self.scheduled_apart, self.apart.get(State.PENDING, {})
+        return {name: due for name, totals in pending.items() if (due := totals - scheduled.get(name, Totals())).rows}
 
     @property
     def overdue(self) -> Totals:
         """Return the pending rows whose day has passed."""
-        return self._of_days(lambda day: day < self.today)
+        return sum(
+            (side for day, apart in self.by_day.items() if day < self.today for side in apart.values()), Totals()
+        )
 
     @property
     def next_pay_on(self) -> date | None:
         """Return the first day on which scheduled rows are due; None if there are none."""
         return min((day for day in self.by_day if day > self.today), default=None)
-
-    def _of_days(self, counts: Callable[[date], bool]) -> Totals:
-        sides = (side for day, apart in self.by_day.items() if counts(day) for side in apart.values())
-        return sum(sides, Totals())
 
     @property
     def sendable(self) -> Totals:

@@ -184,7 +184,11 @@ class StoredLedger(ABC, Generic[_Store, _Run]):
 
     @abstractmethod
     def row_columns(
-        self, batch: str, states: Sequence[State] | None = None, cents: Collection[int] | None = None
+        self,
+        batch: str,
+        states: Sequence[State] | None = None,
+        cents: Collection[int] | None = None,
+        due: date | None = None,
     ) -> Iterator[RowColumns]:
         """See contract.Ledger."""
 

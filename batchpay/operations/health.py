@@ -100,9 +100,9 @@ def read_ledger_state(ledger: Ledger, environment: Environment) -> LedgerState:
         if doubts.apart:
             since = _oldest_doubt(ledger, batch, doubts.abandoned)
             in_doubt.append(OpenBatch(batch.batch, batch.file, doubts.apart, since))
-        if batch.by_state[State.PENDING].rows:
+        if batch.due.rows:
             since = ledger.last_progress_at(batch.batch)
-            waiting.append(OpenBatch(batch.batch, batch.file, batch.apart[State.PENDING], since, batch.stopped))
+            waiting.append(OpenBatch(batch.batch, batch.file, batch.due_apart, since, batch.stopped))
     in_doubt.sort(key=lambda one: one.since)
     waiting.sort(key=lambda one: one.since)
     return LedgerState(environment, len(batches), by_state, in_doubt, waiting)

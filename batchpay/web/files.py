@@ -115,7 +115,7 @@ def left_of(here: Site, file: Row) -> Left:
     if found is None:
         return Left(is_unknown=is_unknown)
     held, doubts = found.held_back.rows, found.of(State.IN_DOUBT).rows
-    return Left(doubts, found.of(State.PENDING).rows - held, held, is_over=not found.waiting)
+    return Left(doubts, found.due.rows, held, is_over=not found.waiting)
 
 
 def batch_of(here: Site, file: Row) -> tuple[Summary | None, bool]:

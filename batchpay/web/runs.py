@@ -88,7 +88,7 @@ class RunStatus:
         """What a run would still send, without what is held back."""
         if self.summary is None:
             return Totals()
-        return self.summary.of(State.PENDING) - self.summary.held_back
+        return self.summary.due
 
     @property
     def waits(self) -> str:

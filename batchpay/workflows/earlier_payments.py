@@ -414,7 +414,8 @@ def _unfinished(ledger: Ledger, name: str, settings: Settings) -> _Unfinished:
 
     batch = ledger.find(name)
     waiting, only_there = batch.by_state[State.PENDING], _rows_in(ledger, batch, State.PENDING)
-    held_back = find_held_back(ledger, name, fails_today(ledger, batch, settings) if waiting.rows else None)
+    fails = fails_today(ledger, batch, settings) if waiting.rows else None
+    held_back = find_held_back(ledger, name, fails, batch.today)
     for row in held_back:
         only_there[row] = False
     return _Unfinished(waiting, held_back, only_there, _rows_in(ledger, batch, State.IN_DOUBT, State.SENDING))

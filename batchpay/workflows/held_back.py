@@ -50,12 +50,12 @@ class HeldBack:
         self.totals += Totals(1, cents)
 
 
-def find_held_back(ledger: Ledger, batch: str, fails: Fails | None) -> HeldBack:
-    """Check the pending rows of a batch; `fails` is None if nothing can have changed since it was checked."""
+def find_held_back(ledger: Ledger, batch: str, fails: Fails | None, day: date) -> HeldBack:
+    """Check the pending rows of a batch that are due on a day; `fails` is None if nothing can have changed since."""
     held = HeldBack()
     if fails is None:
         return held
-    for columns in ledger.row_columns(batch, [State.PENDING]):
+    for columns in ledger.row_columns(batch, [State.PENDING], due=day):
         for row, cents, failed in zip(columns.rows, columns.amounts_cents, fails(columns), strict=True):
             if failed:
                 held.add(row, cents)

@@ -143,8 +143,15 @@ class _BatchRun:
         self._before = batch
         results = None if request.results is None else str(request.results.absolute())
         api_id, is_unique = settings.gateway.api_id, settings.gateway.reference_is_unique
+        self._day = ledger.today()
         self._run = ledger.start(
-            batch.batch, str(actor), request.why, results=results, api_id=api_id, reference_is_unique=is_unique
+            batch.batch,
+            str(actor),
+            request.why,
+            results=results,
+            api_id=api_id,
+            reference_is_unique=is_unique,
+            day=self._day,
         )
         _tell_start(batch, self._run, progress)
         self._batch = batch
@@ -167,7 +174,7 @@ class _BatchRun:
                 stop.ask(str(error))
                 stopped = stop.reason
             self._run.finish(stopped, self._held_back.totals)
-            self._batch = self._with_work(self._ledger.find(self._before.batch))
+            self._batch = self._with_work(self._now())
         except LedgerNotUsable as error:
             self._run.close()
             if self._sender is None:
@@ -184,7 +191,9 @@ class _BatchRun:
         """Ask the gateway, and send what is pending and not held back."""
         self._hold_back()
         if not (to_send := self._to_send()).rows:
-            self._progress.say(f"batch {self._before.batch}: nothing is left to send")
+            now = self._now()
+            later = f"; {now.scheduled_told}" if now.scheduled.rows else ""
+            self._progress.say(f"batch {self._before.batch}: nothing is left to send{later}")
             return
         self._progress.begin(self._before, to_send)
         if self._request.preflight is not None and self._ask_gateway(self._request.preflight):
@@ -215,11 +224,15 @@ class _BatchRun:
         looks = [] if self._request.fails is None else [self._request.fails]
         if self._midnight.has_passed:
             looks.append(self._midnight.missed)
-        self._held_back = find_held_back(self._ledger, self._before.batch, any_of(looks))
+        self._held_back = find_held_back(self._ledger, self._before.batch, any_of(looks), self._day)
 
     def _to_send(self) -> Totals:
         """Count what is left to send by the ledger as it is now: a run's start may have put rows back."""
-        return self._ledger.find(self._before.batch).by_state[State.PENDING] - self._held_back.totals
+        return self._now().due - self._held_back.totals
+
+    def _now(self) -> BatchSummary:
+        """Return the batch as it is now, seen on the run's own day: what is due since midnight is not its own."""
+        return replace(self._ledger.find(self._before.batch), today=self._day)
 
     def _ask_gateway(self, preflight: Preflight) -> bool:
         """Stop unless the gateway accepts our credentials; reject pending rows of accounts no payment can go through.
@@ -229,10 +242,11 @@ class _BatchRun:
         preflight.check_connection()
         refused = preflight.refused(self._before.options.get("gateway_ids", ()))
         rows: dict[str, list[int]] = {}
-        for row in self._ledger.rows(self._before.batch, [State.PENDING]) if refused else ():
-            code = refused.get(row.details["gatewayId"])
-            if code is not None:
-                rows.setdefault(code, []).append(row.row)
+        found = self._ledger.row_columns(self._before.batch, [State.PENDING], due=self._day) if refused else ()
+        for columns in found:
+            for row, details in zip(columns.rows, columns.read_details(), strict=True):
+                if (code := refused.get(details["gatewayId"])) is not None:
+                    rows.setdefault(code, []).append(row)
         for code, numbers in rows.items():
             self._run.reject(numbers, f"gatewayId.{code}")
             self._progress.say(f"rejected, gatewayId.{code}: {row_count(len(numbers))}")
@@ -286,7 +300,7 @@ def _refuse_a_ledger_brought_back(ledger: Ledger, batch: BatchSummary, results: 
 
     Ledger, key and witness were then all restored from an earlier time, so that they agree.
     """
-    if results is None or not batch.by_state[State.PENDING].rows:
+    if results is None or not batch.due.rows:
         return
     stem, _ = stem_and_ending(batch.file)
     names = [f"{name}.results.csv" for name in (stem, batch.batch)]  # those of `submit` and `resume`
@@ -304,7 +318,7 @@ def _refuse_a_ledger_brought_back(ledger: Ledger, batch: BatchSummary, results: 
 def _require_approval(ledger: Ledger, batch: BatchSummary, settings: Settings, request: RunRequest) -> None:
     """Raise WaitingForPerson if pending rows were approved by fewer people than the policy requires today."""
     policy = Policy.from_settings(settings.policy)
-    if policy.asks and batch.by_state[State.PENDING].rows:
+    if policy.asks and batch.due.rows:
         approvals = max(request.approvals or 0, ledger.approvers(batch.batch))
         policy.require(batch.file, batch.sendable.cents, approvals)
 
@@ -451,11 +465,11 @@ def _others_waiting(ledger: Ledger, latest: BatchSummary, stale_days: int) -> li
         batch
         for batch in ledger.batches()
         if batch.environment is latest.environment and batch.batch != latest.batch
-        if batch.by_state[State.PENDING].rows and not ledger.is_held(batch.digest)
+        if batch.due.rows and not ledger.is_held(batch.digest)
     ]
     return [
-        f"batch {batch.batch} of {batch.file} has {row_count(batch.by_state[State.PENDING].rows)} to be sent as well, "
-        f"{totals_apart([batch.apart[State.PENDING]])}: batchpay resume {batch.batch}"
+        f"batch {batch.batch} of {batch.file} has {row_count(batch.due.rows)} to be sent as well, "
+        f"{totals_apart([batch.due_apart])}: batchpay resume {batch.batch}"
         f"{' --stale --reason TEXT' if is_stale(ledger, batch.batch, stale_days) else ''}"
         for batch in waiting[:_OTHERS_NAMED]
     ]
@@ -463,7 +477,7 @@ def _others_waiting(ledger: Ledger, latest: BatchSummary, stale_days: int) -> li
 
 def refuse_stale(ledger: Ledger, batch: BatchSummary, stale_days: int) -> None:
     """Refuse to send a batch that nobody has touched for long: it may have been paid some other way since."""
-    pending = batch.by_state[State.PENDING].rows
+    pending = batch.due.rows
     if pending and is_stale(ledger, batch.batch, stale_days):
         days = untouched_days(ledger, batch.batch)
         raise WrongUse(

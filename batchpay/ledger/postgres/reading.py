@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from batchpay.ledger.columns import Earlier, Lookup, lookup_keys
@@ -20,15 +20,17 @@ from batchpay.text import place_of, place_word
 
 
 def row_columns(
-    store: PostgresStore, batch: str, states: Sequence[State] | None, cents: Collection[int] | None
+    store: PostgresStore, batch: str, states: Sequence[State] | None, cents: Collection[int] | None, due: date | None
 ) -> Iterator[RowColumns]:
     number, _ = batch_number(store, batch)
     wanted = [STATE_CODES[state] for state in (State if states is None else states) if state is not State.REJECTED]
     with store.reading() as connection, connection.cursor(name="rows") as found:
         details = Details(store, connection, number)
-        found.execute(
-            sql.ROWS_WITH_ATTEMPTS, (number, wanted, *(None if cents is None else list(cents),) * 2), binary=True
-        )
+        also = {
+            "cents": None if cents is None else list(cents),
+            "due": date.max.toordinal() if due is None else due.toordinal(),
+        }
+        found.execute(sql.ROWS_WITH_ATTEMPTS, {"batch": number, "states": wanted, **also}, binary=True)
         while some := found.fetchmany(ROWS_AT_ONCE):
             yield details.columns(list(zip(*some, strict=True)))
 

@@ -340,8 +340,9 @@ ROWS_WITH_ATTEMPTS = (
     "SELECT p.row, p.line, p.state, p.amount_cents, p.direction, p.attempts, p.chunk, p.sent_at, a.finished_at,"
     " a.http_status, a.response_code, a.message, a.gateway_reference, a.reason FROM batchpay.payment p"
     " LEFT JOIN batchpay.attempt a ON a.batch = p.batch AND a.row = p.row AND a.attempt = p.attempts"
-    " WHERE p.batch = %s AND p.state = ANY(%s::smallint[])"
-    " AND (%s::bigint[] IS NULL OR p.amount_cents = ANY(%s::bigint[])) ORDER BY p.row"
+    " WHERE p.batch = %(batch)s AND p.state = ANY(%(states)s::smallint[])"
+    " AND (%(cents)s::bigint[] IS NULL OR p.amount_cents = ANY(%(cents)s::bigint[]))"
+    " AND (p.pay_on IS NULL OR p.pay_on <= %(due)s::int) ORDER BY p.row"
 )
 
 # Single attempts

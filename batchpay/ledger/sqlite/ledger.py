@@ -97,9 +97,13 @@ class SqliteLedger(StoredLedger[SqliteStore, SqliteRun]):
         return SqlitePace(self.store, self._locks, environment.value, origin)
 
     def row_columns(
-        self, batch: str, states: Sequence[State] | None = None, cents: Collection[int] | None = None
+        self,
+        batch: str,
+        states: Sequence[State] | None = None,
+        cents: Collection[int] | None = None,
+        due: date | None = None,
     ) -> Iterator[RowColumns]:
-        return reading.row_columns(self.store, batch, states, cents)
+        return reading.row_columns(self.store, batch, states, cents, due)
 
     def payee_facts(
         self, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from batchpay.ledger.columns import Earlier, Lookup, lookup_keys
 from batchpay.ledger.event_chain import ROW_MASK, ROWS_BITS, id_range, to_datetime, to_ms
@@ -32,16 +32,16 @@ def pieces(connection: sqlite3.Connection, batch: int) -> Iterator[tuple[int, in
 
 
 def row_columns(
-    store: SqliteStore, batch: str, states: Sequence[State] | None, cents: Collection[int] | None
+    store: SqliteStore, batch: str, states: Sequence[State] | None, cents: Collection[int] | None, due: date | None
 ) -> Iterator[RowColumns]:
     number, _ = batch_number(store, batch)
     wanted = [STATE_CODES[state] for state in (State if states is None else states) if state is not State.REJECTED]
-    statement = sql.rows_in(len(wanted), of_amounts=cents is not None)
-    wanted_cents = () if cents is None else (json.dumps(sorted(cents)),)
+    statement = sql.rows_in(len(wanted), of_amounts=cents is not None, of_due=due is not None)
+    also = [*([] if cents is None else [json.dumps(sorted(cents))]), *([] if due is None else [due.toordinal()])]
     with store.reading() as connection:
         details = Details(store, connection, number)
         for ids in pieces(connection, number):
-            codes, directions, *arrays = connection.execute(statement, (*ids, *wanted, *wanted_cents)).fetchone()
+            codes, directions, *arrays = connection.execute(statement, (*ids, *wanted, *also)).fetchone()
             if not codes:
                 continue
             rows, lines, amounts, *others = map(json.loads, arrays)

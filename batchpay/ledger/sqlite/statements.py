@@ -177,11 +177,12 @@ REJECTED_ROWS = (
     f" WHERE id >= ?1 << 32 AND id < ?1 + 1 << 32 AND state = {REJECTED} ORDER BY id"
 )
 REJECTED_FACTS = "SELECT line, amount_cents FROM row WHERE id = ?"
+_IS_DUE = "(pay_on IS NULL OR pay_on <= ?)"
 PENDING_ROWS = (
     "SELECT json_group_array(id & 4294967295), json_group_array(attempts), json_group_array(chunk),"
     " json_group_array(amount_cents), json_group_array(direction) FROM"
     " (SELECT id, attempts, chunk, amount_cents, direction FROM row"
-    f" WHERE id > ? AND id < ? AND state = {PENDING} AND (pay_on IS NULL OR pay_on <= ?) ORDER BY id LIMIT ?)"
+    f" WHERE id > ? AND id < ? AND state = {PENDING} AND {_IS_DUE} ORDER BY id LIMIT ?)"
 )
 """One JSON array per column: Python reads many values from one text in less time than it takes to fetch them."""
 _HAS_DAY = f"state = {PENDING} AND pay_on IS NOT NULL"
@@ -449,10 +450,11 @@ MOVING_PAID = "SELECT payee, account, batch, row_count, cents FROM paid ORDER BY
 END_OF_ROWS = "SELECT ifnull(max(id), 0) + 1 FROM row WHERE id >= ? AND id < ?"
 
 
-def rows_in(states: int, *, of_amounts: bool = False) -> str:
+def rows_in(states: int, *, of_amounts: bool, of_due: bool) -> str:
     """Return the statement for rows of a range of ids with their latest attempts, in `states` states, by column.
 
-    `of_amounts`: only those whose cents are in the JSON array that is the last parameter.
+    `of_amounts`: only those whose cents are in the JSON array that is the next parameter; `of_due`: only those that are
+    due by the day that is the last.
 
     One JSON array per column, or only the digits of state and direction, which have one each: Python reads many values
     from one text in less time than it takes to fetch them one by one.
@@ -467,6 +469,7 @@ def rows_in(states: int, *, of_amounts: bool = False) -> str:
         " FROM row LEFT JOIN attempt ON attempt.id = row.id"
         f" WHERE row.id >= ? AND row.id < ? AND row.state IN ({', '.join('?' * states)})"
         f"{' AND amount_cents IN (SELECT value FROM json_each(?))' if of_amounts else ''}"
+        f"{f' AND {_IS_DUE}' if of_due else ''}"
     )
 
 

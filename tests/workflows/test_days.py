@@ -1,0 +1,149 @@
+"""Rows with a day of their own: sent on that day and not before, and no alarm until then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, time, timedelta
+from typing import Any, cast
+
+import pytest
+
+from batchpay.gateway.accounts import Preflight
+from batchpay.gateway.credentials import Credentials
+from batchpay.ledger.open import open_ledger
+from batchpay.outcome import Outcome
+from batchpay.payment import State, Totals
+from batchpay.registration import digests
+from batchpay.sending.limits import Limits
+from batchpay.settings import Secret
+from batchpay.workflows.health import HealthLimits, health
+from batchpay.workflows.run import RunRequest, resume
+from batchpay.workflows.status import batch_status
+from tests.model import clock
+from tests.workflows.desk import ACCEPTED, ANN, Desk, Quiet
+
+TODAY = datetime.now().astimezone().date() + timedelta(days=1)
+"""The first day of each test: noon on it comes after the ledger was made."""
+BILLS = [{"paymentId": f"P-{n}", "invoiceNumber": f"A-{n}", "amount": f"{n}0.00"} for n in range(1, 5)]
+
+
+def at_noon(days: int) -> None:
+    """Make it noon this many days after `TODAY`."""
+    noon = datetime.combine(TODAY + timedelta(days=days), time(12)).astimezone()
+    clock.offset_s = (noon - datetime.now(UTC)).total_seconds()
+    clock.exchange()
+
+
+def register_with_days(monkeypatch: pytest.MonkeyPatch, days: Mapping[int, int]) -> None:
+    """Register rows, by their number, for so many days after `TODAY`."""
+    build = digests._payment_columns
+
+    def with_days(*arguments: Any) -> Any:
+        columns = build(*arguments)
+        pay_on = [(TODAY + timedelta(days=days[row])).toordinal() if row in days else None for row in columns.rows]
+        return replace(columns, pay_on=pay_on)
+
+    monkeypatch.setattr(digests, "_payment_columns", with_days)
+
+
+def test_a_row_is_sent_on_its_day(desk: Desk, on_both: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then it is no reason for an exit code, an alarm or a word but that it is scheduled."""
+    at_noon(0)
+    register_with_days(monkeypatch, {2: 3, 3: 1, 4: 0})
+    path = desk.file("pay.csv", *BILLS)
+    first = desk.submit(path)
+    assert (first.exit_code, first.stopped, first.waiting) == (0, None, 0)
+    assert (first.scheduled, first.next_pay_on) == (Totals(2, 5000), TODAY + timedelta(days=1))
+    assert first.as_json()["scheduled"] == {"rows": 2, "amount": "50.00"}
+    assert first.as_json()["next_pay_on"] == (TODAY + timedelta(days=1)).isoformat()
+    assert set(desk.arrived) == {"A-1", "A-4"}
+    again = desk.submit(path)
+    assert (again.exit_code, again.scheduled) == (0, Totals(2, 5000))
+    found = {one.check: one for one in health(desk.settings, HealthLimits(), clock.now()).findings}
+    assert (found["batches"].exit_code, found["batches"].message) == (0, "no batch is stopped with rows to send")
+    assert desk.arrived.total() == 2
+    at_noon(1)
+    assert batch_status(str(first.batch), desk.settings).exit_code == 6, "it is due, and nobody has sent it"
+    assert desk.resume().exit_code == 0
+    assert set(desk.arrived) == {"A-1", "A-3", "A-4"}
+    at_noon(4)
+    last = desk.submit(path)
+    assert (last.exit_code, last.scheduled, last.next_pay_on) == (0, Totals(), None)
+    assert (last.of(State.ACCEPTED).rows, desk.arrived.total()) == (4, 4)
+
+
+def test_a_call_with_nothing_due_says_when_the_next_is(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A night without anything to send needs no gateway, and names the day."""
+    at_noon(0)
+    register_with_days(monkeypatch, dict.fromkeys(range(1, 5), 2))
+    said: list[str] = []
+    monkeypatch.setattr(Quiet, "say", lambda _, text: said.append(text))
+    summary = desk.submit(desk.file("pay.csv", *BILLS))
+    assert (summary.exit_code, summary.work.attempts) == (0, 0)
+    later = f"{TODAY + timedelta(days=2):%m/%d/%Y}"
+    assert said == [f"batch {summary.batch}: nothing is left to send; 4 rows scheduled, next on {later}"]
+
+
+def test_a_run_over_midnight_sends_what_was_due_on_its_day(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first answer comes after midnight: what is due since then is the next call's, and no alarm of this one."""
+    at_noon(0)
+    register_with_days(monkeypatch, {2: 1, 4: 2})
+
+    def slowly(reference: str) -> Outcome:
+        at_noon(1)
+        return ACCEPTED
+
+    desk.answer = slowly
+    path = desk.file("pay.csv", *BILLS)
+    summary = desk.submit(path)
+    assert set(desk.arrived) == {"A-1", "A-3"}
+    assert (summary.exit_code, summary.scheduled, summary.next_pay_on) == (
+        0,
+        Totals(2, 6000),
+        TODAY + timedelta(days=1),
+    )
+    assert desk.submit(path).scheduled == Totals(1, 4000)
+    assert set(desk.arrived) == {"A-1", "A-2", "A-3"}
+
+
+def test_todays_rules_are_asked_on_the_day(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit that was lowered holds a scheduled row back when it is due: until then it may be raised again."""
+    at_noon(0)
+    register_with_days(monkeypatch, {2: 1, 3: 1})
+    path = desk.file("pay.csv", *BILLS)
+    desk.submit(path)
+    desk.limit("25.00")
+    now = desk.submit(path)
+    assert (now.exit_code, now.held_back, now.scheduled.rows) == (0, Totals(), 2)
+    with closing(open_ledger(desk.settings.ledger)) as ledger:
+        ended = ledger.latest_event("finished")
+        assert ended is not None
+        assert "held back" not in ended.detail
+    at_noon(1)
+    due = desk.submit(path)
+    assert (due.exit_code, due.held_back, due.scheduled.rows) == (3, Totals(1, 3000), 0)
+    assert desk.arrived["A-2"] == 1
+
+
+def test_an_account_that_takes_no_payments_rejects_what_is_due(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a scheduled row's day the account may be open again."""
+    at_noon(0)
+    register_with_days(monkeypatch, {2: 1})
+
+    class Closed:
+        def check_connection(self) -> None:
+            """The credentials are good."""
+
+        def refused(self, gateway_ids: Any) -> dict[str, str]:
+            return dict.fromkeys(gateway_ids, "unknown")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Limits, "allow_row", lambda self: False)
+        desk.submit(desk.file("pay.csv", *BILLS[:2]))
+    request = RunRequest(results=None, preflight=cast(Preflight, Closed()))
+    summary = resume(None, lambda _: None, request, desk.settings, Credentials("desk", Secret("k")), ANN, Quiet())
+    assert (summary.of(State.REJECTED).rows, summary.scheduled.rows, summary.exit_code) == (1, 1, 3)
+    with closing(open_ledger(desk.settings.ledger)) as ledger:
+        assert ledger.check() == []
