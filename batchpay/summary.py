@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchpay.errors import LedgerDamaged
 from batchpay.payment import Environment, RunWork, State, Totals, format_cents
-from batchpay.text import instant, local_time, row_count, totals_apart, totals_json
+from batchpay.text import instant, left_out_json, left_out_note, local_time, row_count, totals_apart, totals_json
 from batchpay.writing.atomic import ReadFiles
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class Summary:
     """Bills that --allow-duplicates let through: rows, amount, and the first of them with what they repeat."""
     rate_found: float | None = None
     """Requests per second that the gateway accepted, where this call found its limit."""
+    left_out: dict[str, Totals] = field(default_factory=dict)
+    """Rows that a map leaves out of the file, by the word that says they are no payments; in no other total here."""
     seal: str | None = None
     """What maker and checker compare (approval/proposal.py), where a plan or a dry run determines what is sent."""
     scheduled: Totals = Totals()
@@ -107,6 +109,11 @@ class Summary:
         return self.of(State.PENDING) - self.held_back - self.scheduled
 
     @property
+    def in_file(self) -> Totals:
+        """Rows and cents of the file: rejected, left out and valid."""
+        return sum(self.left_out.values(), self.total)
+
+    @property
     def waiting(self) -> int:
         """How many rows are still to be sent."""
         return self.due.rows + self.of(State.SENDING).rows
@@ -136,18 +143,19 @@ class Summary:
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON object of CONTRACT.md; the same keys for every command that handles a batch."""
-        amounts = {"total": self.total, "valid": self.valid} | {str(state): self.of(state) for state in State}
+        amounts = {"total": self.in_file, "valid": self.valid} | {str(state): self.of(state) for state in State}
         return {
             "batch": self.batch,
             "environment": self.environment,
             "file": self.file,
-            "rows": self.total.rows,
+            "rows": self.in_file.rows,
             "valid": self.valid.rows,
             **{str(state): self.of(state).rows for state in State},
             "warnings": self.warnings,
             "amount": {name: format_cents(totals.cents) for name, totals in amounts.items()},
             "debit": totals_json(self.by_direction.get("DEBIT", Totals())),
             "credit": totals_json(self.by_direction.get("CREDIT", Totals())),
+            "left_out": left_out_json(self.left_out),
             "held_back": totals_json(self.held_back),
             "scheduled": totals_json(self.scheduled),
             "next_pay_on": self.next_pay_on and self.next_pay_on.isoformat(),
@@ -181,10 +189,12 @@ def summary_of_batch(batch: BatchSummary) -> Summary:
         f"names, details and messages were purged {local_time(batch.purged_at)}: results and reports can no longer be "
         "written, and an export is matched by the gateway's reference alone"
     )
-    notes = [each for each in (outdated, *batch.late_answers, batch.clock_note, batch.pace_told, purged) if each]
+    left_out = batch.left_out
+    told = left_out_note(left_out) if left_out else None
+    notes = [each for each in (outdated, told, *batch.late_answers, batch.clock_note, batch.pace_told, purged) if each]
     held_back = batch.held_back if batch.held_back.rows <= batch.due.rows else batch.due  # some are now in doubt
     same = {name: getattr(batch, name) for name in _AS_IN_LEDGER}
-    summary = Summary(**same, outdated=outdated, notes=notes, held_back=held_back)
+    summary = Summary(**same, left_out=left_out, outdated=outdated, notes=notes, held_back=held_back)
     summary.warnings = batch.options.get("warnings", 0)
     summary.allowed_duplicates = batch.options.get("allowed_duplicates") or summary.allowed_duplicates
     return summary

@@ -127,6 +127,19 @@ def totals_json(totals: Totals) -> dict[str, Any]:
     return {"rows": totals.rows, "amount": format_cents(totals.cents)}
 
 
+def left_out_json(left_out: Mapping[str, Totals]) -> dict[str, Any]:
+    """Return what a map leaves out of a file, by word, as JSON shows it."""
+    by_word = [{"word": word, **totals_json(totals)} for word, totals in left_out.items()]
+    return {**totals_json(sum(left_out.values(), Totals())), "by_word": by_word}
+
+
+def left_out_note(left_out: Mapping[str, Totals]) -> str:
+    """Return the note on what a map leaves out of a file."""
+    total = sum(left_out.values(), Totals())
+    told = (f"{word or 'blank'}: {row_count(one.rows)}, {money(one.cents)}" for word, one in left_out.items())
+    return f"the map leaves out {row_count(total.rows)}, {money(total.cents)}, as no payments ({'; '.join(told)})"
+
+
 def instant(moment: datetime | None) -> str | None:
     """Return a time as files and JSON show it: UTC, ISO 8601, to the millisecond."""
     if moment is None:

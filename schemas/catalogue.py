@@ -76,7 +76,7 @@ ROW_NO_PAYMENT = RuleFacts(
     "no_payment",
     "error",
     "H",
-    "nothing but blanks, a lone note of one or two cells, or the header again",
+    "nothing but blanks, a lone note of one or two cells, the header again, or a word that its map does not know",
     "holds no payment, delete the row, or fill it in if it is one",
 )
 

@@ -98,7 +98,7 @@ class Proposal:
     origin: str
     environment: str
     total: Totals
-    """The whole file."""
+    """The whole file: rejected, left out and valid."""
     valid: Totals
     rejected: Totals
     unreadable_amounts: int
@@ -125,6 +125,8 @@ class Proposal:
     sealed, and not in its JSON."""
     over_limits: tuple[str, ...] = ()
     """The limits that the file exceeds (approvals.FileLimits)."""
+    left_out: Totals = Totals()
+    """Rows that the map leaves out; the notes name the words that say so."""
     batch_total: Totals = field(default_factory=Totals)
     """All of the batch that was sent or would be: what policy.approve_above is compared with, since a batch that goes
     out in parts is still one."""
@@ -152,6 +154,7 @@ class Proposal:
             "again": self.again,
             "release": self.release,
             "reason": self.reason,
+            **({"left_out": totals_json(self.left_out)} if self.left_out.rows else {}),
             **({"over_limits": list(self.over_limits)} if self.over_limits else {}),
         }
 

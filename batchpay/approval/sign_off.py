@@ -42,6 +42,7 @@ def sign_off_lines(
         _rule("-"),
         _line("", "rows", sum_word("amount" if proposal.to_send.total.rows else "control total", directions)),
         _total_line("in the file", proposal.total),
+        *([_total_line("left out by the map", proposal.left_out)] if proposal.left_out.rows else []),
         _total_line("rejected", proposal.rejected),
         *(
             [f"  of these, with an amount that can't be read: {proposal.unreadable_amounts:,}; it is in no sum"]

@@ -94,8 +94,10 @@ def _print_states(context: Context, summary: Summary, *, sent: bool) -> None:
         names[State.PENDING] = "valid"
     shown = [state for state in _ORDER if summary.of(state).rows]
     table = [_cells(names[state], summary.of(state), summary.apart.get(state)) for state in shown]
-    table.append(_cells("total", summary.total, None))
-    colors = [*(_COLORS.get(state) for state in shown), None]
+    if summary.left_out:
+        table.append(_cells("left out", summary.in_file - summary.total, None))
+    table.append(_cells("total", summary.in_file, None))
+    colors = [*(_COLORS.get(state) for state in shown), *[None] * (len(table) - len(shown))]
     if word := sum_word("", summary.by_direction):
         table.insert(0, ["", "rows", "DEBIT", "CREDIT", word])
         colors.insert(0, None)
@@ -142,6 +144,7 @@ def grand_total(summaries: Sequence[Summary]) -> Summary:
         stopped=next((one.stopped for one in summaries if one.stopped), None),
         in_doubt_elsewhere=doubts,
         allowed_duplicates=_allowed_in_all(summaries),
+        left_out=added_up(one.left_out for one in summaries),
     )
 
 

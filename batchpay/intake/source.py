@@ -19,6 +19,7 @@ from batchpay.intake.csv.reader import CsvReader, CsvText
 from batchpay.intake.header import Examples, Header, canonical_name, ours_as_meant, read_header, refuse_no_header
 from batchpay.intake.streams import FileKind, OpenFile, in_blocks, kind_of, sha256_of
 from batchpay.intake.table_rows import FileEnd, one_content, without_totals_row
+from batchpay.payment import Totals
 from batchpay.schemas.columns import COLUMNS, MONEY, REQUIRED
 from batchpay.text import column_name
 from batchpay.writing.atomic import FileIdentity
@@ -62,6 +63,8 @@ class Source:
     """Example rows skipped in the latest reading."""
     end: FileEnd = field(default_factory=FileEnd)
     """What the latest reading found at the end of the file."""
+    left_out: dict[str, Totals] = field(default_factory=dict)
+    """Rows that the map left out in the latest complete reading, by the word that says they are no payments."""
     counting: CountingColumns | None = None
     """What a reading found about the columns that a map makes paymentIds from."""
     sheet: str | None = None
@@ -73,6 +76,8 @@ class Source:
     separator: str = ","
     """Of a CSV; a comma for other kinds."""
     _chunks: Callable[[], Iterator[pl.DataFrame]] = field(default=lambda: iter(()), repr=False)
+    _payments: Callable[[Iterator[pl.DataFrame]], Iterator[pl.DataFrame]] = field(default=lambda rows: rows, repr=False)
+    """Leaves out what a map says is no payment."""
     _negative: str | None = None
     """The direction of negative amounts, where a map says that the file writes the direction as a sign."""
     _file: OpenFile | None = field(default=None, repr=False)
@@ -85,7 +90,7 @@ class Source:
         Raises FileRefused where the file turns out to be broken further on, or differs from the first complete
         reading: nothing may be acted on before the last chunk was yielded.
         """
-        return without_totals_row(self._chunks(), self.own_of, self.end, self._negative)
+        return self._payments(without_totals_row(self._chunks(), self.own_of, self.end, self._negative))
 
     def file_digest(self) -> bytes:
         """Return the SHA-256 of the file's bytes, unpacked: two files that have the same differ in how they are read.
@@ -238,8 +243,10 @@ def _source(
         source,
         own_of=mapping.own_of(own),
         own_amounts=mapping.own_amounts(own),
+        left_out=applied.left_out,
         counting=applied.counting,
         _chunks=lambda: applied.chunks(chunks()),
+        _payments=source._payments if mapping.rows is None else applied.payments,
         _negative=None if mapping.signed is None else mapping.signed.negative,
     )
 

@@ -236,6 +236,11 @@ class BatchSummary:
         return min((day for day in self.by_day if day > self.today), default=None)
 
     @property
+    def left_out(self) -> dict[str, Totals]:
+        """Return the rows of the file that its map left out, by the word that says they are no payments."""
+        return {word: Totals(*counted) for word, counted in self.options.get("left_out", {}).items()}
+
+    @property
     def sendable(self) -> Totals:
         """Return all of the batch that was sent or may be."""
         return sum((totals for state, totals in self.by_state.items() if state is not State.REJECTED), Totals())

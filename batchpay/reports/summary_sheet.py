@@ -73,8 +73,11 @@ def write_summary_sheet(
     last = page.rows
     rejected = batch.by_state[State.REJECTED]
     page.line((State.REJECTED.words, Style.LABEL), *_BLANKS, *_stated(rejected))
-    columns = [*(totals.in_direction(name) for name in directions), batch.total]
-    _add_totals(page.line, columns, first, last)
+    for word, left_out in batch.left_out.items():
+        page.line((f"left out: {word or 'blank'}", Style.LABEL), *_BLANKS, *_stated(left_out))
+    in_file = sum(batch.left_out.values(), batch.total)
+    columns = [*(totals.in_direction(name) for name in directions), in_file]
+    _add_totals(page.line, columns, first, last + len(batch.left_out))
     page.line()
     for label in ("Prepared by", "Approved by", "Date"):
         page.line((label, Style.LABEL), ("_" * 40, Style.TEXT))

@@ -32,7 +32,7 @@ from batchpay.schemas.identity import COMPARED
 from batchpay.schemas.rule import RuleOptions
 from batchpay.settings import Settings
 from batchpay.summary import Summary
-from batchpay.text import money, place_of, row_count
+from batchpay.text import left_out_note, money, place_of, row_count
 from batchpay.validation.check import RowCheck, valid_rows
 from batchpay.validation.compiled_rules import Findings
 from batchpay.validation.duplicates import FrameSpool, merged
@@ -217,6 +217,7 @@ class FileCheck:
             started_at=self.started_at,
             finished_at=datetime.now(UTC),
             by_direction=verdict.by_direction,
+            left_out=dict(self.source.left_out),
             apart={State.PENDING: verdict.by_direction},
             notes=notes,
             read=ReadFiles(self.source.identity, self.control) if self.source.identity else None,
@@ -229,6 +230,8 @@ class FileCheck:
         notes = [*self.source.notes, *self.source.examples.notes()]
         if self.source.end.total_cents is not None:
             notes.append(self.source.end.note(self.source.line_word))
+        if self.source.left_out:
+            notes.append(left_out_note(self.source.left_out))
         if self.source.counting is not None and self.source.counting.note is not None:
             notes.append(self.source.counting.note)
         if unreadable := self.verdict.unreadable_amounts:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -205,6 +205,11 @@ class _Submission:
                 "gateway_ids": sorted(checked.gateway_ids),
                 "file_digest": checked.file_digest,
                 **({"allowed_duplicates": allowed} if allowed else {}),
+                **(
+                    {"left_out": left}
+                    if (left := {word: astuple(one) for word, one in source.left_out.items()})
+                    else {}
+                ),
                 **({"sheet": source.sheet} if source.sheet is not None else {}),
                 **({"results": str(results.absolute())} if results is not None else {}),
                 **({"warnings": count} if (count := checked.verdict.warnings) else {}),

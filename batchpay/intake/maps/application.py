@@ -10,6 +10,8 @@ from batchpay.intake.header import Header
 from batchpay.intake.maps.formats import Pattern, first_that_fits
 from batchpay.intake.maps.mapping import SHIPPING_FROM_BILLING
 from batchpay.intake.maps.mapping import Mapping as ColumnMap
+from batchpay.payment import Totals
+from batchpay.schemas import checks
 from batchpay.schemas.columns import (
     ACCOUNT,
     BARE_ROW,
@@ -17,11 +19,14 @@ from batchpay.schemas.columns import (
     DIRECTION,
     FAULT,
     MAP_FAULT,
+    NO_PAYMENT,
     PAYMENT_ID,
     REQUIRED,
     SUGGEST,
 )
 from batchpay.text import column_name
+
+_WORD_CHARACTERS = 20
 
 
 class Application:
@@ -35,6 +40,8 @@ class Application:
         self._names = {place: name for name, place in self._inner.items()}
         self._reported_for = {place: mapping.reported_for(name) for name, place in self._inner.items()}
         in_id = mapping.templates[PAYMENT_ID].names if PAYMENT_ID in mapping.templates else ()
+        self.left_out: dict[str, Totals] = {}
+        """What the latest complete reading left out, by word."""
         self.counting = CountingColumns({name: self._inner[name] for name in in_id})
 
     def chunks(self, own: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
@@ -43,6 +50,43 @@ class Application:
             self.counting.check(chunk)
             yield self._mapped(chunk)
             del chunk  # free some megabytes while waiting for the next one
+
+    def payments(self, chunks: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+        """Leave rows out of the mapped chunks that are no payments, as the map says."""
+        found: dict[str, Totals] = {}
+        for chunk in chunks:
+            yield self._payments(chunk, found)
+            del chunk  # as above
+        self.left_out.clear()
+        self.left_out |= found
+
+    def _payments(self, chunk: pl.DataFrame, found: dict[str, Totals]) -> pl.DataFrame:
+        """Count and leave out rows that are no payments; mark those of which the map does not say what they are."""
+        rows = self._mapping.rows
+        assert rows is not None, "otherwise every row is a payment"
+        words = chunk[self._inner[rows.column]].fill_null("")
+        is_left_out = words.is_in(rows.left_out)
+        is_open = ~is_left_out & ~words.is_in(rows.payments)
+        if is_open.any():
+            named = pl.lit(f"column {_plain(rows.column)} has ")
+            told = pl.concat_str(
+                named,
+                pl.lit(
+                    words.str.replace_all("[0-9]{4,}", "****").str.slice(0, _WORD_CHARACTERS).replace("", "nothing")
+                ),
+                pl.lit(", and the map does not say whether that is a payment ([rows])"),
+            )
+            marks = pl.select(pl.when(pl.lit(is_open)).then(told)).to_series()
+            given = chunk.get_column(NO_PAYMENT, default=marks)
+            chunk = chunk.with_columns(given.zip_with(given.is_not_null(), marks).alias(NO_PAYMENT))
+        before = sum(found.values(), Totals()).rows
+        cents = chunk.select(checks.cents(pl.col("amount"))).to_series() if "amount" in chunk.columns else words
+        for word in rows.left_out:
+            if (those := words == word).any():
+                added = cents.filter(those).cast(pl.Int128, strict=False).sum()
+                found[word] = found.get(word, Totals()) + Totals(int(those.sum()), int(added or 0))
+        number = pl.col("_row") - before - pl.lit(is_left_out.cast(pl.UInt32).cum_sum())
+        return chunk.with_columns(number.cast(pl.UInt32)).filter(~is_left_out)
 
     def _mapped(self, chunk: pl.DataFrame) -> pl.DataFrame:
         made = _MappedChunk(chunk)

@@ -3,6 +3,7 @@
 `[columns]` renames (`achRoutingNumber = "Routing #"`); `left_out = ["Internal"]` there names columns that are left out,
 of the results too. `[split]` splits a cell (`"{billingFirstName} {billingLastName}" = "Payee"`), `[templates]` combines
 cells (`paymentId = "{Date}-{Vendor}-{Line}"`). `[values.COLUMN]` translates exact values (`CHECKING = ["Checking"]`).
+`[rows]` says which rows are payments (`column = "Status"`, `payments = ["Open"]`, `left_out = ["Voided"]`).
 `[formats.COLUMN]` states how amounts and dates are written. `[defaults]` fills blank cells and missing columns;
 `shipping = "billing"` there copies the billing names where the shipping names are blank. `[fixed]` sets a value in
 every row, whatever the file says. Older maps have `[columns]`, `[split]` and `[values]` the other way round.
@@ -18,7 +19,7 @@ from typing import Any
 
 from batchpay.errors import FileRefused, did_you_mean
 from batchpay.intake.maps.formats import DECIMALS, MEANINGS, THOUSANDS, DateFormat, NumberFormat, Pattern
-from batchpay.intake.maps.mapping import Mapping
+from batchpay.intake.maps.mapping import Mapping, RowWords
 from batchpay.intake.small_tables import read_toml
 from batchpay.schemas.columns import COLUMNS, DATES, DIRECTION, FLAGS, MONEY
 from batchpay.schemas.tables import CHOICES
@@ -26,7 +27,7 @@ from batchpay.text import column_name
 
 LEFT_OUT = "left_out"
 """The entry of [columns] that names the file's columns that are left out."""
-_TABLES = ("columns", "split", "templates", "values", "formats", "defaults", "fixed")
+_TABLES = ("columns", "rows", "split", "templates", "values", "formats", "defaults", "fixed")
 _NUMBER_KEYS = ("decimal", "thousands", "currency", "negative")
 _VALUES_FORM = 'write [values.COLUMN], then ours = "theirs"'
 _CURRENCY = re.compile(r"[^0-9\s.,'()+\-\u2212]{1,4}")
@@ -162,7 +163,26 @@ class _Tables:
             templates,
             numbers,
             dates,
+            self._rows(),
         )
+
+    def _rows(self) -> RowWords | None:
+        """Read which rows are payments: words of a column, each in one of two lists."""
+        given, keys = self._table("rows"), ("column", "payments", "left_out")
+        self.problems += [
+            f"[rows]: {column_name(key)} is not one of {', '.join(keys)}{did_you_mean(key, keys)}"
+            for key in given
+            if key not in keys
+        ]
+        lists = [tuple(words) if isinstance(words := given.get(key, []), list) else (words,) for key in keys]
+        if not given:
+            return None
+        if not all(isinstance(word, str) for words in lists for word in words) or len(lists[0]) != 1:
+            self.problems.append('[rows]: write column = "Status", payments = ["Open"], left_out = ["Voided"]')
+            return None
+        both = [column_name(word) for word in lists[1] if word in lists[2]]
+        self.problems += [f"[rows]: {', '.join(both)} can't be payments and left out"] if both else []
+        return RowWords(lists[0][0], lists[1], lists[2])
 
     def _table(self, name: str) -> dict[str, Any]:
         table = self._tables.get(name, {})

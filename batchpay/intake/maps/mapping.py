@@ -23,6 +23,15 @@ _ISO = "%Y-%m-%d"
 
 
 @dataclass(frozen=True)
+class RowWords:
+    """Which rows of the file are payments, by the exact words of one of its columns; a row with another is an error."""
+
+    column: str
+    payments: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Mapping:
     """A loaded map; columns are ours unless said otherwise."""
 
@@ -39,6 +48,7 @@ class Mapping:
     """Their patterns name the file's columns."""
     numbers: dict[str, NumberFormat] = field(default_factory=dict)
     dates: dict[str, DateFormat] = field(default_factory=dict)
+    rows: RowWords | None = None
     is_turned: bool = False
     """Whether its file is written the older way: `theirs = ours`."""
 
@@ -53,7 +63,8 @@ class Mapping:
     def sources(self) -> tuple[str, ...]:
         """The file's columns that the map names."""
         in_templates = (name for pattern in self.templates.values() for name in pattern.names)
-        return tuple(dict.fromkeys((*self.columns, *self.split, *in_templates)))
+        of_rows = () if self.rows is None else (self.rows.column,)
+        return tuple(dict.fromkeys((*self.columns, *self.split, *in_templates, *of_rows)))
 
     @property
     def header_names(self) -> tuple[str, ...]:
