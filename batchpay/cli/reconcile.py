@@ -76,7 +76,7 @@ class _MatchDecider(TerminalDecider):
             f"   invoice {row.details.get('invoiceNumber') or 'none'}   account ****{row.last_four}"
         )
         reference, day = line.reference or "none", line.date_text or "no date"
-        there = f"line {line.line}, by {line.found_by}, reference {reference}, {day}"
+        there = f"line {line.line}, by {line.how}, reference {reference}, {day}"
         click.echo(printable(text), err=True)
         click.echo(printable(f"  there: {there}: {doubt.why}"), err=True)
         click.echo(f"  {click.style(verdict, fg=color) if self._context.color else verdict}", err=True)
@@ -104,6 +104,8 @@ def _print(context: Context, done: Reconciled) -> None:
     ]
     rows.append(["  total", *_cells(result.total_here), *_cells(result.total_there)])
     output.print_table(header, rows, right=frozenset(header[1:]))
+    for hint in done.hints:
+        output.print_wrapped(hint, first="  why: ")
     if result.pending_there.rows:
         warning = f"  {row_count(result.pending_there.rows)} not sent here, but in the export: a run would pay AGAIN"
         click.echo(click.style(warning, fg="red", bold=True) if context.color else warning)

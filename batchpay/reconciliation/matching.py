@@ -19,7 +19,7 @@ from datetime import UTC, date, datetime, timedelta
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, LedgerRow
 from batchpay.payment import Direction, State
-from batchpay.reconciliation.statement import ExportLine, ReportedStatus, is_masked, key_of, may_be
+from batchpay.reconciliation.statement import ExportLine, ReportedStatus, is_masked, key_of, may_be, numbers_in
 
 OTHER_BATCH_DAYS = 31
 """Batches registered more than this many days away from an export's dates are not searched for its lines."""
@@ -101,6 +101,7 @@ def match(
     last_day = (today or datetime.now(UTC).date()) + timedelta(days=DAYS_AHEAD)
     for line in readable:
         line.is_ahead = line.on is not None and line.on > last_day
+    _take_from_texts(ledger, batch, readable)
     masked_in, owners = _note_owners(ledger, batch, readable)
     wanted = _Wanted(readable)
     own = list(filter(wanted.has, _rows_of(ledger, batch)))
@@ -153,6 +154,18 @@ def day_of(row: LedgerRow) -> date | None:
 def in_window(line: ExportLine, day: date | None, days: int) -> bool:
     """Whether a line's date fits a row sent on that day; an unknown one may be any day."""
     return line.on is None or day is None or -DAYS_BEFORE <= (line.on - day).days <= days
+
+
+def _take_from_texts(ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine]) -> None:
+    """Take the invoice number of a line from its text, if it has one of the batch there, and that row's amount."""
+    texts = [line for line in lines if line.text and not line.invoice]
+    cents_of: defaultdict[str, set[int]] = defaultdict(set)
+    for row in ledger.rows(batch.batch) if texts else ():
+        cents_of[key_of(row.details.get("invoiceNumber"))].add(row.amount_cents)
+    for line in texts:
+        found = [one for key, one in numbers_in(line.text).items() if abs(line.cents or 0) in cents_of.get(key, ())]
+        if len(found) == 1:
+            line.invoice, line.is_by_text = found[0], True
 
 
 def _note_owners(
@@ -440,6 +453,10 @@ def _note_directions(
     _note_opposite(by_row, rows, days, "the type", lambda line: line.direction, has_both=len(kinds) == 2)
 
 
+_Said = tuple[SentRow, ExportLine, Direction]
+"""A row, its line, and the direction that the line says."""
+
+
 def _note_opposite(
     by_row: Mapping[int, Sequence[ExportLine]],
     rows: Mapping[int, SentRow],
@@ -450,21 +467,19 @@ def _note_opposite(
     has_both: bool,
 ) -> None:
     """Mark lines of the other direction by `what` says one in this export, which `has_both` directions or one."""
-    alone: list[tuple[SentRow, ExportLine, Direction]] = []
+    alone: list[_Said] = []
+    undone: list[list[_Said]] = []
     for row, found in by_row.items():
         said = [(rows[row], line, direction) for line in found if (direction := said_by(line)) is not None]
         if len({direction for *_, direction in said}) == 2:
-            for one, line, direction in said:
-                line.came_back |= direction != one.direction
+            undone.append(said)
         elif found[0].found_by != BY_AMOUNT:
             alone += said
-    shown: Counter[tuple[str, Direction]] = Counter()
-    for one, line, direction in alone:
-        if one.state is State.ACCEPTED and (line.standing is ReportedStatus.ACCEPTED or not line.said):
-            if direction != one.direction and one.day and line.on and (line.on - one.day).days > days:
-                line.opposes = what  # nothing but its day tells it from a payment
-            else:
-                shown[one.direction, direction] += 1
+    shown = _shown(alone, days, what)
+    for said in undone:
+        paid = _paid_in(said, shown)
+        for _, line, direction in said:
+            line.came_back |= direction != paid
     for one, line, direction in alone:
         same, differ = shown[one.direction, direction], shown[one.direction, _OTHER[direction]]
         is_rare, is_opposite = 0 < differ >= same, direction != one.direction
@@ -474,6 +489,34 @@ def _note_opposite(
             line.came_back = True
         elif one.state in _DOUBTS and (is_rare or (is_opposite and not same)):
             line.opposes = what
+
+
+def _shown(alone: Sequence[_Said], days: int, what: str) -> Counter[tuple[str, Direction]]:
+    """Count how the export writes accepted rows of each direction; mark lines that are too late to show it."""
+    shown: Counter[tuple[str, Direction]] = Counter()
+    for one, line, direction in alone:
+        if one.state is State.ACCEPTED and (line.standing is ReportedStatus.ACCEPTED or not line.said):
+            if direction != one.direction and one.day and line.on and (line.on - one.day).days > days:
+                line.opposes = what  # nothing but its day tells it from a payment
+            else:
+                shown[one.direction, direction] += 1
+    return shown
+
+
+def _paid_in(said: Sequence[_Said], shown: Mapping[tuple[str, Direction], int]) -> Direction:
+    """Return which direction the payment has in the export, of a row that has lines of both: one undoes the other.
+
+    It is the one in which accepted rows are written there, else the one that came first, else the row's own.
+    """
+    one = said[0][0]
+    first, second = (shown.get((one.direction, direction), 0) for direction in Direction)
+    if first != second:
+        return list(Direction)[first < second]
+    days = [(line.on, direction) for _, line, direction in said if line.on]
+    earliest = {direction for day, direction in days if day == min(day for day, _ in days)}
+    if len(days) == len(said) and len(earliest) == 1:
+        return earliest.pop()
+    return Direction(one.direction)
 
 
 def _rank(line: ExportLine, cents: int) -> tuple[bool, bool, bool, int]:

@@ -104,12 +104,18 @@ def last_four_of(text: str) -> str:
     return tail.zfill(4) if tail.isdecimal() else ""
 
 
-def day_comes_first(texts: Iterable[str]) -> bool:
-    """Whether a column has 31/12/2026 rather than 12/31/2026: some first part can't be a month, every second can."""
+def day_comes_first(texts: Iterable[str]) -> bool | None:
+    """Whether a file has 31/12/2026 rather than 12/31/2026: some first part can't be a month, every second can.
+
+    None where each part of every date could be a month.
+    """
     found = [match for match in map(_SLASHED.fullmatch, texts) if match]
     if any("." in match[0][:6] for match in found):
         return True
-    return any(int(match[1]) > 12 for match in found) and not any(int(match[2]) > 12 for match in found)
+    firsts, seconds = ({int(match[at]) for match in found} for at in (1, 2))
+    if max(seconds, default=0) > 12 or not found:
+        return False
+    return True if max(firsts) > 12 else None
 
 
 def foreign_date(text: str, *, day_first: bool = False, pattern: str | None = None) -> date | None:

@@ -3,7 +3,7 @@
 They mean what their usual names say, or a map (TOML):
 
 [columns]
-reference = "Transaction ID"    # also invoice, amount, debit, credit, date, last_four, status
+reference = "Transaction ID"    # also invoice, text, amount, debit, credit, date, last_four, status
 [status]
 accepted = ["Settled"]          # words of the status column; case does not matter
 declined = ["Returned"]
@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +45,19 @@ from batchpay.reconciliation.sheet_reader import (
     sheet_names,
     side_cents,
 )
-from batchpay.schemas.words import header_key, headers, words
+from batchpay.schemas.words import header_key, headers, meaning, words
 from batchpay.writing.atomic import Stream
 
 
 def key_of(number: str | None) -> str:
     """Normalize a reference or invoice number for comparison: spreadsheets lose letter case and leading zeros."""
     return (number or "").strip().casefold().lstrip("0")
+
+
+def numbers_in(text: str) -> dict[str, str]:
+    """Return what may be numbers of payments within a longer text, as written, by what they are compared by."""
+    found = (one.rstrip(".-") for one in _NUMBER.findall(text))
+    return {key_of(one): one for one in found if len(one) >= _NUMBER_CHARACTERS_MIN}
 
 
 def only_number_lines(references: Sequence[str]) -> bool:
@@ -236,9 +242,18 @@ _DIRECTIONS = {
     Direction.DEBIT: re.compile(r"\b(debits?|dr|d|dbit|withdrawals?)\b"),
     Direction.CREDIT: re.compile(r"\b(credits?|cr|c|crdt|deposits?)\b"),
 }
-_TOTAL = re.compile(r"((sub|grand)[ -]?)?totals?:?", re.IGNORECASE)
+_CHANGE = re.compile(r"c(0[1-9]|1[34])\b.*")
+"""A notification of change stands among returns, and is none: the payment went through, with details to correct."""
+_NUMBER = re.compile(r"[^\s:;,|*()\"']*[0-9][^\s:;,|*()\"']*")
+_NUMBER_CHARACTERS_MIN = 5
+"""A shorter number in a text may be anything."""
+_NUMBERS = frozenset({"reference", "invoice", "last_four"})
+"""What lines are matched by; without any of them, by what their text says."""
 _HEADER_LINES = 20
+_HEADERS_TOLD_MAX = 30
+_LONG_NUMBER = re.compile(r"[0-9]{4}", re.ASCII)
 _TEXT_CHARACTERS_MAX = 128
+_LONG_TEXT_MAX = 512
 
 
 @dataclass(slots=True)
@@ -257,6 +272,12 @@ class ExportLine:
     standing: ReportedStatus
     objection: str = ""
     """What another column than the status says of a payment that failed or came back: its header and its text."""
+    text: str = ""
+    """What a person would read in it, where the export has no column of invoice numbers."""
+    is_by_text: bool = False
+    """Whether its invoice number was found in its text."""
+    change: str = ""
+    """The notification of change that it has: header and text."""
     on: date | None = None
     row: int | None = None
     found_by: str = ""
@@ -292,6 +313,11 @@ class ExportLine:
         return bool(word) and self.standing is ReportedStatus.OTHER and word not in UNDER_WAY_WORDS
 
     @property
+    def how(self) -> str:
+        """How it was matched, for people."""
+        return "invoice number in its text" if self.is_by_text and self.found_by == "invoice" else self.found_by
+
+    @property
     def free(self) -> bool:
         """Whether the line is a readable payment that belongs to nothing yet."""
         known = self.other_batch or self.is_owned or self.is_perhaps
@@ -313,25 +339,32 @@ class Export:
     """Whether a map names its columns."""
     batches: set[str] = field(default_factory=set)
     """What its column `batch` says, if it has one: results of batchpay name theirs there."""
+    sheet: str | None = None
+    """Which sheet of a workbook was read, if it has several."""
+    is_day_first: bool | None = None
+    """Whether 02/01 is in January; None where no date of the file shows it: it was read as a month first."""
 
 
 def read_export(path: str | Path | Stream, mapping: ExportMap) -> Export:
     """Read an export whole; raises FileRefused where no amount or nothing to match by can be found in it."""
     payments: list[ExportLine] = []
     batches: set[str] = set()
-    skipped = 0
-    with closing(read_sheet(path, _only_sheet(path, mapping))) as lines:
-        header, at = _find_header(path, lines, mapping)
+    skipped, dates, sheet = 0, set[str](), _only_sheet(path, mapping)
+    with closing(read_sheet(path, sheet)) as lines:
+        header, at, rest = _find_header(path, lines, mapping)
+        dated = {index for index, name in enumerate(header) if header_key(name) in USUAL_HEADERS["date"]}
+        dated |= {at["date"]} if "date" in at else set()
         further = _further_columns(header, at, mapping)
         batch_at = header.index("batch") if "batch" in header else None
-        for line, cells in lines:
+        for line, cells in rest:
+            dates.update(cells[index] for index in dated if index < len(cells))
             if batch_at is not None and batch_at < len(cells):
                 batches.add(_text(cells[batch_at]).removeprefix(BATCH_MARK))
             payment = _payment(line, cells, at, mapping)
             if payment is None:
                 skipped += 1
                 continue
-            payment.objection = _objection(cells, further, mapping)
+            payment.objection, payment.change = _objection(cells, further, mapping), _change(cells, further)
             payment.direction = _direction(cells, further)
             payment.came_back = payment.came_back or bool(payment.objection)
             payments.append(payment)
@@ -339,13 +372,16 @@ def read_export(path: str | Path | Stream, mapping: ExportMap) -> Export:
         at.pop("reference", None)
         for payment in payments:
             payment.reference = ""
-    day_first = day_comes_first(payment.date_text for payment in payments)
+    day_first = day_comes_first(dates)
     for payment in payments:
-        payment.on = foreign_date(payment.date_text, day_first=day_first, pattern=mapping.date_pattern)
+        payment.on = foreign_date(payment.date_text, day_first=bool(day_first), pattern=mapping.date_pattern)
     columns = {kind: header[index] for kind, index in at.items()}
     if further:
         columns["also"] = ", ".join(further.values())
-    return Export(str(path), columns, payments, skipped, header, bool(mapping.columns), batches)
+    return Export(
+        str(path), columns, payments, skipped, header, bool(mapping.columns), batches, sheet=sheet,
+        is_day_first=mapping.date_pattern is not None or day_first,
+    )  # fmt: skip
 
 
 def _only_sheet(path: str | Path | Stream, mapping: ExportMap) -> str | None:
@@ -353,11 +389,13 @@ def _only_sheet(path: str | Path | Stream, mapping: ExportMap) -> str | None:
     names = sheet_names(path)
     if len(names) < 2:
         return None
-    found = []
+    with_numbers, with_text = list[str](), list[str]()
     for name in names:
         with closing(read_sheet(path, name)) as lines:
-            if any(_columns_of(cells, mapping) for _, cells in islice(lines, _HEADER_LINES)):
-                found.append(name)
+            known = [at for _, cells in islice(lines, _HEADER_LINES) if (at := _columns_of(cells, mapping))]
+        if known:
+            (with_numbers if any(_NUMBERS & at.keys() for at in known) else with_text).append(name)
+    found = with_numbers or with_text
     if len(found) > 1:
         named = ", ".join(map(repr, found))
         raise FileRefused(f"{path} has several sheets of payments, {named}; reconcile each sheet separately")
@@ -365,24 +403,45 @@ def _only_sheet(path: str | Path | Stream, mapping: ExportMap) -> str | None:
 
 
 def _find_header(
-    path: str | Path | Stream, lines: Iterable[tuple[int, list[str]]], mapping: ExportMap
-) -> tuple[list[str], dict[str, int]]:
-    """Find the header among the first lines: banks write their own address above it."""
-    best: list[str] = []
-    for _, (_, cells) in zip(range(_HEADER_LINES), lines, strict=False):
-        at = _columns_of(cells, mapping)
-        if at is not None:
-            return cells, at
-        if not best:
-            best = cells
+    path: str | Path | Stream, lines: Iterator[tuple[int, list[str]]], mapping: ExportMap
+) -> tuple[list[str], dict[str, int], Iterator[tuple[int, list[str]]]]:
+    """Find the header among the first lines, above which banks write their own address; also return what follows."""
+    first = list(islice(lines, _HEADER_LINES))
+    known = [(place, at) for place, (_, cells) in enumerate(first) if (at := _columns_of(cells, mapping))]
+    if known:
+        place, at = next((one for one in known if _NUMBERS & one[1].keys()), known[0])
+        return first[place][1], at, chain(first[place + 1 :], lines)
+    header = max((cells for _, cells in first), key=lambda cells: sum(map(_may_be_header, cells)), default=[])
     if mapping.columns:
-        absent = [name for name in mapping.columns.values() if name not in best]
-        missing = ", ".join(name + did_you_mean(name, best) for name in absent) or "an amount and what to match by"
+        absent = [name for name in mapping.columns.values() if name not in header]
+        missing = ", ".join(name + did_you_mean(name, header) for name in absent) or "an amount and what to match by"
         raise FileRefused(f"{path} has no line of headers with {missing}")
-    raise FileRefused(
-        f"{path}: no header says which column is the amount and which the reference, the invoice number or the account;"
-        " name them with --map"
-    )
+    raise FileRefused(f"{path}: {_unknown_header(header, [cells for _, cells in first])}")
+
+
+def _may_be_header(cell: str) -> bool:
+    return bool(cell) and not _LONG_NUMBER.search(cell) and foreign_cents(cell) is None
+
+
+def _unknown_header(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """Say what is not known of a header, and what to choose from. What is data after all may be an account number."""
+    named = [name if _may_be_header(name) else "****" for name in header if name]
+    told = ", ".join(named[:_HEADERS_TOLD_MAX]) + (", ..." if len(named) > _HEADERS_TOLD_MAX else "")
+    of_money = [
+        name
+        for index, name in enumerate(header)
+        if _may_be_header(name)
+        and any("." in one[index] and foreign_cents(one[index]) is not None for one in lines if index < len(one))
+    ]
+    if {header_key(name) for name in header}.intersection(USUAL_HEADERS["amount"]):
+        asked = (
+            "Which has the invoice number, the reference, or a text with one? Name it in a map (--map):"
+            ' [columns] invoice = "..."'
+        )
+    else:
+        choice = f"Which of {', '.join(of_money)} is the amount" if of_money else "Which is the amount"
+        asked = f'{choice}? Name it in a map (--map): [columns] amount = "{of_money[0] if of_money else "..."}"'
+    return f"no header is known that names the amount and what to match by. The headers seen are: {told}. {asked}"
 
 
 def _columns_of(cells: Sequence[str], mapping: ExportMap) -> dict[str, int] | None:
@@ -399,7 +458,9 @@ def _columns_of(cells: Sequence[str], mapping: ExportMap) -> dict[str, int] | No
         if found is not None and found not in at.values():
             at[kind] = found
     has_amount = "amount" in at or {"debit", "credit"} <= at.keys()
-    return at if has_amount and at.keys() & {"reference", "invoice", "last_four"} else None
+    if "invoice" in at and "text" not in mapping.columns:
+        at.pop("text", None)
+    return at if has_amount and at.keys() & {*_NUMBERS, "text"} else None
 
 
 def _further_columns(header: Sequence[str], at: dict[str, int], mapping: ExportMap) -> dict[int, str]:
@@ -427,7 +488,7 @@ def _objection(cells: Sequence[str], further: dict[int, str], mapping: ExportMap
         text, name = _text(cells[index]) if index < len(cells) else "", header_key(header)
         word, standing = folded_word(text), mapping.standing_of(text)
         if _is_of_returns(name):
-            objects = not _NOT_RETURNED.fullmatch(word) and foreign_cents(text) != 0
+            objects = not (_NOT_RETURNED.fullmatch(word) or _CHANGE.fullmatch(word)) and foreign_cents(text) != 0
         elif _is_kind(name) or name == "state":
             objects = standing is ReportedStatus.DECLINED or mapping.says_it_came_back(text)
         else:
@@ -435,6 +496,12 @@ def _objection(cells: Sequence[str], further: dict[int, str], mapping: ExportMap
         if word and objects:
             return f"{header}: {text}"
     return ""
+
+
+def _change(cells: Sequence[str], further: dict[int, str]) -> str:
+    """Return the notification of change that a column of returns has; blank if none."""
+    texts = ((header, _text(cells[index])) for index, header in further.items() if index < len(cells))
+    return next((f"{header}: {text}" for header, text in texts if _CHANGE.fullmatch(folded_word(text))), "")
 
 
 def _direction(cells: Sequence[str], further: dict[int, str]) -> Direction | None:
@@ -455,8 +522,8 @@ def _payment(line: int, cells: Sequence[str], at: dict[str, int], mapping: Expor
 
     reference, invoice = (_text(cell(kind)) for kind in ("reference", "invoice"))
     last_four = last_four_of(cell("last_four"))
-    date_text = "" if _TOTAL.fullmatch(cell("date")) else _text(cell("date"))
-    is_total = _TOTAL.fullmatch(reference or invoice) is not None
+    date_text = "" if meaning("total", cell("date")) else _text(cell("date"))
+    is_total = meaning("total", reference or invoice) is not None
     if not (last_four or date_text) and (is_total or not (reference or invoice)):
         return None
     if "amount" in at:
@@ -476,6 +543,7 @@ def _payment(line: int, cells: Sequence[str], at: dict[str, int], mapping: Expor
         last_four=last_four,
         status_text=status,
         standing=mapping.standing_of(status),
+        text=cell("text")[:_LONG_TEXT_MAX],
         came_back=mapping.says_it_came_back(status),
         states_direction="amount" not in at or (cents or 0) < 0 or bool(_PLUS.search(amount_text)),
     )

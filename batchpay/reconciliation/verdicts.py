@@ -88,7 +88,7 @@ class FoundDoubt:
             "name": row.details.get("name"),
             "account": f"****{row.last_four}",
             "line": line.line,
-            "found_by": line.found_by,
+            "found_by": line.how,
             "reference": line.reference,
             "date": line.date_text,
             "becomes": str(self.decision.state) if self.decision else None,
@@ -187,12 +187,12 @@ def _lines(
             _count(result.there, verdict, line.cents or 0)
             if row.state is State.PENDING and line.standing is not ReportedStatus.DECLINED:
                 result.pending_there += Totals(1, row.amount_cents)
-        yield [verdict, line.found_by if line else None, *_ours(row), *_theirs(line), difference, batch]
+        yield [verdict, line.how if line else None, *_ours(row), *_theirs(line), difference, batch]
         for again in matching.by_row.get(row.row, [])[1:]:
             _count(result.there, MatchStatus.AGAIN_THERE, again.cents or 0)
             ours = _ours(row, is_counted=False)
-            told = "a further line for this row"
-            yield [MatchStatus.AGAIN_THERE, again.found_by, *ours, *_theirs(again), told, batch]
+            told = "the money came back" if again.came_back else "a further line for this row"
+            yield [MatchStatus.AGAIN_THERE, again.how, *ours, *_theirs(again), told, batch]
     nobody: list[str | None] = [None] * 9
     for line in export.lines:
         if line.row is None:
@@ -227,7 +227,10 @@ def _verdict(row: LedgerRow, matching: Matching) -> tuple[MatchStatus, str | Non
         )
     if row.amount_cents != abs(line.cents or 0):
         return MatchStatus.AMOUNT_DIFFERS, format_cents(abs(line.cents or 0) - row.amount_cents)
-    return MatchStatus.MATCHED, None
+    if row.state is State.ACCEPTED and (back := next((one for one in lines[1:] if one.came_back), None)):
+        on = f" of {back.date_text}" if back.date_text else ""
+        return MatchStatus.STATUS_DIFFERS, f"accepted here; by line {back.line}{on} there it came back"
+    return MatchStatus.MATCHED, line.change or None
 
 
 def _verdict_of_stranger(line: ExportLine) -> MatchStatus:
@@ -280,6 +283,8 @@ def _proves_nothing(line: ExportLine, row: LedgerRow) -> str | None:
         return "only a part of the row's reference is known: it fits, and so do amount and date"
     if line.found_by == BY_AMOUNT:
         return "only amount, account and date match this line"
+    if line.is_by_text and line.found_by == "invoice":
+        return "the row's invoice number is only part of a text there"
     if line.is_shared:
         return f"a line of another row has reference {line.reference} too: one payment proves one row"
     if line.is_other_account:

@@ -14,6 +14,7 @@ from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Actor, State
 from batchpay.reconciliation import resolution, verdicts
+from batchpay.reconciliation.hints import hints
 from batchpay.reconciliation.matching import Matching, match
 from batchpay.reconciliation.resolution import rows_in_doubt, take_over
 from batchpay.reconciliation.statement import Export, ExportMap, load_export_map, read_export
@@ -54,6 +55,8 @@ class Reconciled:
     """Rows that were in doubt and that the export has."""
     settled: Sequence[FoundDoubt]
     path: Path
+    hints: Sequence[str]
+    """Why rows may be missing there although its numbers or totals agree."""
     caution: str | None
     """Why the export may be a file of one's own; it is also said of every row in doubt that it has."""
 
@@ -64,6 +67,7 @@ class Reconciled:
             "columns": self.export.columns,
             "skipped_lines": self.export.skipped,
             "caution": self.caution,
+            "hints": list(self.hints),
             **self.result.as_json(),
             "found_doubts": [doubt.as_json() for doubt in self.found],
             "settled": [doubt.row.row for doubt in self.settled],
@@ -100,7 +104,8 @@ def reconcile(
         settled = [doubt for doubt in doubts if decider is not None and doubt.decision is not None]
         found = ledger.find(found.batch)
         result = write_reconciliation(ledger, found, export, matching, output)
-    return Reconciled(summary_of_batch(found), export, result, doubts, settled, Path(str(output)), caution)
+        said = hints(ledger, found, export, matching, request.against, request.days)
+    return Reconciled(summary_of_batch(found), export, result, doubts, settled, Path(str(output)), said, caution)
 
 
 def _settle(

@@ -140,7 +140,7 @@ def test_a_refund_that_is_listed_first_is_not_the_payment(tmp_path: Path) -> Non
     """A list with the newest line on top: the payment speaks for its row, and the refund is the further line."""
     lines = ["R1,,-12.50,TODAY,,Settled", "R1,,12.50,TODAY,,Settled"]
     _, verdicts, _ = held_against(tmp_path, [Planned(1, reference="R1")], lines)
-    assert verdicts == {"1": "matched", "there 2": "there again"}
+    assert verdicts == {"1": "status differs", "there 2": "there again"}
 
 
 def test_a_line_of_nothing_is_not_the_cent(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ matched,invoice,1,INV-A,1,****3924,accepted,10.00,2
 
 @pytest.mark.parametrize(("content", "told"), [
     (csv_of(*ROWS), "not an export"), (RESULTS, "not an export"), (RECONCILED, "not an export"),
-    (b"when,what\n" * 60, "no header says which column is the amount"),
+    (b"when,what\n" * 60, "no header is known that names the amount"),
 ], ids=["payments", "results", "reconciliation", "no columns"])  # fmt: skip
 def test_what_is_no_export_is_refused_in_one_sentence(house: House, content: bytes, told: str) -> None:
     """Files of ours would agree with the ledger. What the reading child still had open is not told."""
