@@ -172,7 +172,8 @@ def open_source(
 
 def _open_csv(file: OpenFile, text: CsvText, mapping: Mapping | None, required: tuple[str, ...]) -> Source:
     head = text.head()
-    dialect = read_dialect(file.name, head, _known_names(mapping))
+    with text.naming_encodings():
+        dialect = read_dialect(file.name, head, _known_names(mapping))
     header, own = _headers(file.name, dialect.names, mapping, required)
     reader = CsvReader(text, head, dialect, own)
     source = _source(file, FileKind.CSV, header, own, mapping, reader.chunks)

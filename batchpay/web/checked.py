@@ -14,6 +14,7 @@ from flask.typing import ResponseReturnValue
 from markupsafe import Markup
 
 from batchpay.errors import WrongUse
+from batchpay.intake.csv.encodings import ENCODINGS
 from batchpay.web import spool
 from batchpay.web.acts import Refusal
 from batchpay.web.files import REPLACEABLE, expected, facts_of, file_or_404, is_reconciled, people_by_name
@@ -27,14 +28,6 @@ blueprint = Blueprint("checked", __name__)
 
 BLOCKS_A_PAGE = 100
 """Ten thousand rows to correct are one page of the sheet."""
-ENCODINGS = {
-    "cp1252": "Windows, Western Europe and America (cp1252)",
-    "cp1250": "Windows, Central Europe (cp1250)",
-    "iso-8859-15": "Latin 9 (ISO 8859-15)",
-    "mac-roman": "Macintosh",
-    "utf-16": "Unicode, two bytes (UTF-16)",
-}
-"""Character encodings that a person may choose for a file that is not UTF-8."""
 _NOT_PAID = ("receiving", "replaced", "refused")
 """States in which no version of a file is paid besides another."""
 _IDENTITY = ("paymentId", "achNameOnCheck", "amount")

@@ -308,7 +308,8 @@ def test_a_file_of_another_encoding_asks_which(house: House) -> None:
     """What Excel on Windows saves as CSV is not UTF-8: its person chooses, and names come out right."""
     file_id = send(house, csv_of({**ROWS[0], "achNameOnCheck": "José Núñez"}).decode().encode("cp1252"))
     page = house.page("maria", f"/files/{file_id}/check")
-    assert "choose below what it is" in page and "--encoding" not in page
+    assert "in cp1252 its names read José Núñez" in page and ": choose below what it is" in page
+    assert "--encoding" not in page
     house.post("maria", f"/files/{file_id}/check", encoding="cp1252")
     house.work()
     assert house.facts(file_id)["largest"][0]["payee"] == "José Núñez"

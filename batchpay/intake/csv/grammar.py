@@ -34,6 +34,10 @@ class OpenQuote(Exception):
         self.first = first
 
 
+class NotUtf8(FileRefused):
+    """A line is in another encoding: which one it may be is for the caller to say, who has the whole file."""
+
+
 class _Malformed(Exception):
     """A record breaks the grammar at the line `at`; `what` says how. `is_open` means that a cell never ends."""
 
@@ -252,7 +256,7 @@ class Lines:
             return self._raw[at].decode("utf-8")
         except UnicodeDecodeError:
             line = self._first_line + at
-            raise FileRefused(f"{self._name}: line {line} is not UTF-8 (use --encoding, for instance cp1252)") from None
+            raise NotUtf8(f"{self._name}: line {line} is not UTF-8") from None
 
 
 def first_record(name: str, block: bytes, separator: str, first_line: int) -> tuple[list[str], int]:

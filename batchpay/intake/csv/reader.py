@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -19,7 +20,16 @@ from nanoarrow import bool_, uint8
 from nanoarrow.c_array import c_array_from_buffers
 
 from batchpay.errors import FileRefused
-from batchpay.intake.csv.grammar import BYTE_ORDER_MARK, HEADER_BYTES_MAX, CsvDialect, Lines, OpenQuote, Records
+from batchpay.intake.csv.encodings import proposed
+from batchpay.intake.csv.grammar import (
+    BYTE_ORDER_MARK,
+    HEADER_BYTES_MAX,
+    CsvDialect,
+    Lines,
+    NotUtf8,
+    OpenQuote,
+    Records,
+)
 from batchpay.intake.header import Header
 from batchpay.intake.streams import OpenFile, ahead, in_blocks, recoded, sha256_of, unpacked
 from batchpay.intake.table_rows import (
@@ -167,6 +177,14 @@ class CsvText:
         """Unpack and re-encode the file from its first byte."""
         return recoded(self.plain(), self.encoding, self.file.name)
 
+    @contextmanager
+    def naming_encodings(self) -> Iterator[None]:
+        """Add to the refusal of a file that is not UTF-8 which encodings it may be in."""
+        try:
+            yield
+        except NotUtf8 as error:
+            raise FileRefused(f"{error}{proposed(self.plain())}") from None
+
     def head(self) -> bytes:
         """Return enough of the beginning to contain the header."""
         head = b""
@@ -201,7 +219,8 @@ class CsvReader:
     def chunks(self) -> Iterator[pl.DataFrame]:
         """Yield the rows in file order; raises FileRefused with the line where the file can't be read."""
         reading = self._content.reading()
-        yield from ahead(self._chunks(reading))
+        with self._text.naming_encodings():
+            yield from ahead(self._chunks(reading))
         reading.end()  # here, and not in the thread that reads ahead: the caller may not want all of it
 
     def digest(self) -> bytes:
