@@ -393,6 +393,9 @@ gatewayId = 7
 
 
 @pytest.mark.parametrize(("text", "told"), [
+    ('[columns]\ndebit = "D"\ncredit = "C"\namount = "A"', "amount is made in 2 ways"),
+    ('[columns]\ndebit = "D"\ncredit = "D"', "debit and credit are two columns"),
+    ('[columns]\ndebit = "D"\n[formats.amount]\nnegative = "CREDIT"', "set it in one place"),
     ('[fixed]\ntransactionType = "DEBIT"\n[formats.amount]\nnegative = "CREDIT"', "set it in one place"),
     ('[columns]\na = "amount"\nb = "amount"', "amount is made in 2 ways"),
     ('[columns]\na = "billingCity"\n[templates]\nbillingCity = "{b}"', "billingCity is made in 2 ways"),
@@ -417,3 +420,55 @@ def test_a_name_of_ours_in_other_letters(tmp_path: Path) -> None:
     Path(path).write_text(Path(path).read_text().replace("Memo", "Currency Code"))
     frame = read(path, mapping=vendors(tmp_path))
     assert frame["currencyCode"].to_list() == ["USD"]
+
+
+SIDES = '[columns]\ncredit = "Debit"\ndebit = "Credit"\n[formats.amount]\ndecimal = ","\n'
+
+
+def test_amounts_in_two_columns_are_one_file(tmp_path: Path) -> None:
+    """Debits and credits took two maps and two runs, each with the other's rows among its rejects."""
+    rows = [
+        ("100,00", ""),
+        ("", "55,5"),
+        ("20,00", "0,00"),
+        ("0,00", "40"),
+        ("1,00", "2,00"),
+        ("0,00", "0,00"),
+        ("x", ""),
+        ("void", "9,00"),
+    ]
+    text = "Payee;Debit;Credit\n" + "".join(f"A;{debit};{credit}\n" for debit, credit in rows)
+    path, mapping = write(tmp_path, text), load_mapping(write(tmp_path, SIDES, "m.toml"))
+    frame = read(path, mapping=mapping)
+    assert frame["amount"].to_list() == ["100.00", "55.50", "20.00", "40.00", "2.00", "0.00", "x", "9.00"]
+    assert frame["transactionType"].to_list() == [
+        "CREDIT",
+        "DEBIT",
+        "CREDIT",
+        "DEBIT",
+        "DEBIT",
+        "DEBIT",
+        "CREDIT",
+        "DEBIT",
+    ]
+    faults = frame["_fault.amount"].to_list()
+    assert [at for at, fault in enumerate(faults) if fault] == [4, 6, 7]
+    assert "both columns" in faults[4] and "column Credit or Debit is not written" in faults[6]
+    typed = read(workbook(tmp_path, [["Payee", "Debit", "Credit"], ["A", None, 12.5], ["B", 7, 0]]), mapping=mapping)
+    assert typed["amount"].to_list() == ["12.50", "7.00"]
+    assert typed["transactionType"].to_list() == ["DEBIT", "CREDIT"]
+
+
+def test_a_sign_and_a_word_that_say_the_direction_must_agree(tmp_path: Path) -> None:
+    """An export marks what comes back by S, and by a minus after the number: where one is missing nobody knows."""
+    text = (
+        '[columns]\namount = "Betrag"\ntransactionType = "S/H"\n[values.transactionType]\nCREDIT = "H"\nDEBIT = "S"\n'
+    )
+    mapping = load_mapping(write(tmp_path, f'{text}[formats.amount]\ndecimal = ","\nnegative = "DEBIT"\n', "m.toml"))
+    frame = read(write(tmp_path, "Betrag;S/H\n10,00;H\n3,50-;S\n4,00;S\n-5,00;H\n6,00;x\n"), mapping=mapping)
+    assert frame["amount"].to_list() == ["10.00", "3.50", "4.00", "5.00", "6.00"]
+    assert frame["transactionType"].to_list() == ["CREDIT", "DEBIT", "DEBIT", "CREDIT", "x"]
+    told = frame["_fault.transactionType"].to_list()
+    assert [told[0], told[1], told[4]] == [None, None, None]
+    assert told[2].endswith("column S/H says DEBIT, and the sign of the amount says CREDIT")
+    assert told[3].endswith("column S/H says CREDIT, and the sign of the amount says DEBIT")

@@ -10,7 +10,7 @@ from batchpay.intake.header import Header
 from batchpay.intake.maps.formats import Pattern, first_that_fits
 from batchpay.intake.maps.mapping import SHIPPING_FROM_BILLING
 from batchpay.intake.maps.mapping import Mapping as ColumnMap
-from batchpay.payment import Totals
+from batchpay.payment import Direction, Totals
 from batchpay.schemas import checks
 from batchpay.schemas.columns import (
     ACCOUNT,
@@ -95,10 +95,17 @@ class Application:
         for target, pattern in self._mapping.templates.items():
             cells = {name: chunk[self._inner[name]] for name in pattern.names}
             made.combined(target, pattern, pl.DataFrame(cells))
-        if self._mapping.signed is not None:
-            made.texts[DIRECTION] = self._mapping.signed.direction(self._cells("amount", made))
+        signed, by_sign = self._mapping.signed, None
+        if self._mapping.sides:
+            made.take_side({side: chunk[self._inner[name]] for side, name in self._mapping.sides.items()})
+        elif signed is not None:
+            by_sign = signed.direction(self._cells("amount", made))
+            if DIRECTION not in self._own_of:
+                made.texts[DIRECTION] = by_sign
         for target in self._targets:
             self._map(target, made)
+        if by_sign is not None and DIRECTION in self._own_of:
+            made.compare(by_sign, _plain(self._names[self._own_of[DIRECTION]]))
         if self._mapping.shipping_from_billing:
             for ours, theirs in SHIPPING_FROM_BILLING.items():
                 if theirs in made.texts and ours not in self._mapping.fixed:
@@ -119,9 +126,11 @@ class Application:
         cells = made.texts[target] = self._cells(target, made)
         written = mapping.numbers.get(target) or mapping.dates.get(target)
         if written is not None and target in self._own_of:
-            reading = written.read(cells, f"column {_plain(self._names[self._own_of[target]])}")
+            told = " or ".join(mapping.sides.values()) if target == "amount" else ""
+            reading = written.read(cells, f"column {_plain(told or self._names[self._own_of[target]])}")
             made.texts[target] = reading.text.zip_with(reading.text.is_not_null(), cells)
-            made.wrong[target] = reading.wrong
+            before = made.wrong.get(target, reading.wrong)
+            made.wrong[target] = before.zip_with(before.is_not_null(), reading.wrong)
         if target in mapping.values:
             made.translate(target, cells, mapping.values[target])
         if target in mapping.defaults:
@@ -162,6 +171,27 @@ class _MappedChunk:
     def constant(self, text: str) -> pl.Series:
         """Return the same text for every row; a blank one counts as not given."""
         return pl.Series([text or None], dtype=pl.String).new_from_index(0, self.chunk.height)
+
+    def take_side(self, sides: Mapping[str, pl.Series]) -> None:
+        """Take the amount of each row from the side that has one, and the direction with it; a zero is none."""
+        cells = pl.DataFrame(sides)
+        has = {side: pl.col(side).str.contains(r"[1-9\p{L}]").fill_null(value=False) for side in sides}
+        by = [pl.when(is_there).then(pl.lit(side)) for side, is_there in has.items()]
+        by += [pl.when(pl.col(side).is_not_null()).then(pl.lit(side)) for side in sides]  # a zero alone
+        self.texts[DIRECTION] = cells.select(pl.coalesce(by)).to_series()
+        amount = pl.coalesce(pl.when(self.texts[DIRECTION] == side).then(pl.col(side)) for side in sides)
+        self.texts["amount"] = cells.select(amount).to_series()
+        words = "both columns, of debits and of credits, have an amount"
+        self.wrong["amount"] = cells.select(pl.when(pl.all_horizontal(has.values())).then(pl.lit(words))).to_series()
+        if len(sides) < len(Direction):
+            self.wrong["amount"] = pl.Series([None], dtype=pl.String).new_from_index(0, cells.height)
+
+    def compare(self, by_sign: pl.Series, name: str) -> None:
+        """Mark rows whose amount has a sign that contradicts the direction that a column states."""
+        stated = self.texts[DIRECTION]
+        is_wrong = (stated != by_sign).fill_null(value=False) & stated.is_in(list(Direction))
+        words = pl.format("column {} says {}, and the sign of the amount says {}", pl.lit(name), stated, by_sign)
+        self.wrong[DIRECTION] = pl.select(pl.when(is_wrong).then(words)).to_series()
 
     def combined(self, target: str, pattern: Pattern, cells: pl.DataFrame) -> None:
         """Combine cells into a text: all cells of a paymentId must have a value, of others none or all."""

@@ -1,9 +1,10 @@
 """Reading a map (`--map FILE`, TOML), written `ours = "theirs"` throughout.
 
 `[columns]` renames (`achRoutingNumber = "Routing #"`); `left_out = ["Internal"]` there names columns that are left out,
-of the results too. `[split]` splits a cell (`"{billingFirstName} {billingLastName}" = "Payee"`), `[templates]` combines
-cells (`paymentId = "{Date}-{Vendor}-{Line}"`). `[values.COLUMN]` translates exact values (`CHECKING = ["Checking"]`).
-`[rows]` says which rows are payments (`column = "Status"`, `payments = ["Open"]`, `left_out = ["Voided"]`).
+of the results too; `debit = "Debit"` and `credit = "Credit"` are amounts in two columns. `[rows]` says which rows are
+payments (`column = "Status"`, `payments = ["Open"]`, `left_out = ["Voided"]`). `[split]` splits a cell
+(`"{billingFirstName} {billingLastName}" = "Payee"`), `[templates]` combines cells
+(`paymentId = "{Date}-{Vendor}-{Line}"`). `[values.COLUMN]` translates exact values (`CHECKING = ["Checking"]`).
 `[formats.COLUMN]` states how amounts and dates are written. `[defaults]` fills blank cells and missing columns;
 `shipping = "billing"` there copies the billing names where the shipping names are blank. `[fixed]` sets a value in
 every row, whatever the file says. Older maps have `[columns]`, `[split]` and `[values]` the other way round.
@@ -27,6 +28,8 @@ from batchpay.text import column_name
 
 LEFT_OUT = "left_out"
 """The entry of [columns] that names the file's columns that are left out."""
+SIDES = {"debit": "DEBIT", "credit": "CREDIT"}
+"""The entries of [columns] for amounts in two columns, by the direction of what is in them."""
 _TABLES = ("columns", "rows", "split", "templates", "values", "formats", "defaults", "fixed")
 _NUMBER_KEYS = ("decimal", "thousands", "currency", "negative")
 _VALUES_FORM = 'write [values.COLUMN], then ours = "theirs"'
@@ -74,7 +77,7 @@ def _fits(tables: dict[str, Any]) -> Iterable[tuple[bool, bool]]:
         return ((key, value if isinstance(value, list) else [value]) for key, value in given)
 
     for key, values in entries(tables.get("columns")):
-        yield key in (*COLUMNS, LEFT_OUT), all(value in (*COLUMNS, "") for value in values)
+        yield key in (*COLUMNS, *SIDES, LEFT_OUT), all(value in (*COLUMNS, "") for value in values)
     for key, values in entries(tables.get("split")):
         yield "{" in key, any("{" in str(value) for value in values)
     of_lists = tables.get("values")
@@ -88,12 +91,15 @@ class _Tables:
 
     def __init__(self, tables: dict[str, Any], *, ours_first: bool) -> None:
         self._tables = tables
+        self._sides: dict[str, str] = {}
         self.problems = [
             f"[{column_name(name)}] is unknown{did_you_mean(name, _TABLES)}" for name in tables if name not in _TABLES
         ]
         if ours_first:
             left_out = self._table("columns").get(LEFT_OUT, [])
             given = {ours: theirs for ours, theirs in self._table("columns").items() if ours != LEFT_OUT}
+            sides = self._texts("columns", {side: given.pop(side) for side in SIDES if side in given})
+            self._sides = {SIDES[side]: theirs for side, theirs in sides.items()}
             columns, gone = self._by_theirs("columns", given, several=False), self._by_theirs(LEFT_OUT, {"": left_out})
             self.problems += [
                 f"[columns]: {column_name(name)} is left out and is {' and '.join(columns[name])}"
@@ -164,6 +170,7 @@ class _Tables:
             numbers,
             dates,
             self._rows(),
+            self._sides,
         )
 
     def _rows(self) -> RowWords | None:
@@ -302,6 +309,9 @@ def _contradictions(mapping: Mapping) -> list[str]:
     made = Counter(target for targets in mapping.columns.values() for target in targets)
     made.update(target for patterns in mapping.split.values() for target in patterns[0].names)
     made.update(mapping.templates.keys())
+    made.update(("amount", DIRECTION) if mapping.sides else ())
+    if len({*mapping.sides.values()}) < len(mapping.sides):
+        problems.append("[columns]: debit and credit are two columns")
     problems += [f"{name} is made in {count} ways" for name, count in made.items() if count > 1]
     problems += [f"{name} is made of the file's cells and is in [fixed]" for name in made if name in mapping.fixed]
     written = (*mapping.numbers, *mapping.dates)
@@ -309,10 +319,11 @@ def _contradictions(mapping: Mapping) -> list[str]:
         f"{name} is in [fixed], so [formats.{name}] reads nothing" for name in written if name in mapping.fixed
     ]
     if mapping.signed is not None:
-        elsewhere = [DIRECTION in table for table in (made, mapping.fixed, mapping.defaults, mapping.values)]
-        if any(elsewhere):
+        elsewhere = [DIRECTION in table for table in (mapping.fixed, mapping.defaults)]
+        if any(elsewhere) or mapping.sides:
             problems.append(
-                f"{DIRECTION} comes from the sign of the amount ([formats.amount] negative): set it in one place"
+                f"{DIRECTION} comes from the sign of the amount ([formats.amount] negative): set it in one place (a "
+                "column may say it too, and must agree)"
             )
     for name, targets in mapping.columns.items():
         if len({_kind(mapping, target) for target in targets}) > 1:

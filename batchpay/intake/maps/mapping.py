@@ -49,6 +49,8 @@ class Mapping:
     numbers: dict[str, NumberFormat] = field(default_factory=dict)
     dates: dict[str, DateFormat] = field(default_factory=dict)
     rows: RowWords | None = None
+    sides: dict[str, str] = field(default_factory=dict)
+    """The file's columns of amounts, by the direction of what is in them."""
     is_turned: bool = False
     """Whether its file is written the older way: `theirs = ours`."""
 
@@ -64,7 +66,7 @@ class Mapping:
         """The file's columns that the map names."""
         in_templates = (name for pattern in self.templates.values() for name in pattern.names)
         of_rows = () if self.rows is None else (self.rows.column,)
-        return tuple(dict.fromkeys((*self.columns, *self.split, *in_templates, *of_rows)))
+        return tuple(dict.fromkeys((*self.columns, *self.sides.values(), *self.split, *in_templates, *of_rows)))
 
     @property
     def header_names(self) -> tuple[str, ...]:
@@ -103,7 +105,8 @@ class Mapping:
             names += self.columns.get(name, (name,)) or (f"_{name}",)
         names += [target for patterns in self.split.values() for target in patterns[0].names]
         names += self.templates
-        names += [DIRECTION] if self.signed else []
+        names += ["amount"] if self.sides else []
+        names += [DIRECTION] if (self.signed or self.sides) and DIRECTION not in names else []
         added = [*self.defaults, *self.fixed, *(SHIPPING_FROM_BILLING if self.shipping_from_billing else ())]
         return [*names, *(name for name in dict.fromkeys(added) if name not in map(canonical_name, names))]
 
@@ -117,12 +120,13 @@ class Mapping:
         found = {target: inner[pattern.names[0]] for target, pattern in self.templates.items()}
         found |= {target: inner[name] for name, patterns in self.split.items() for target in patterns[0].names}
         found |= {target: place for name, place in inner.items() for target in self.targets_of(name)}
-        return found
+        return found | {target: inner[name] for name in self.sides.values() for target in ("amount", DIRECTION)}
 
     def reported_for(self, name: str) -> tuple[str, ...]:
         """Return the columns for which a fault of one of the file's cells is reported; if it is split, the first."""
         split = tuple(patterns[0].names[0] for source, patterns in self.split.items() if source == name)
         made = tuple(target for target, pattern in self.templates.items() if name in pattern.names)
+        made += ("amount",) if name in self.sides.values() else ()
         return tuple(target for target in (*self.targets_of(name), *split, *made) if target not in self.fixed)
 
     def cell_forms(self, names: Sequence[str]) -> dict[str, CellForm]:
@@ -131,6 +135,7 @@ class Mapping:
 
     def _cell_form(self, name: str) -> CellForm:
         targets = self.targets_of(name) if self.columns.get(name, name) else ()
+        targets = ("amount",) if name in self.sides.values() else targets
         targets += tuple(target for pattern in self.split.get(name, ())[:1] for target in pattern.names)
         known = [target for target in targets if target in COLUMNS]
         if not known and any(name in pattern.names for pattern in self.templates.values()):
@@ -145,7 +150,8 @@ class Mapping:
         Elsewhere a text that looks like one of ours, written as a number, would be read back as another amount.
         """
         own_of = self.own_of(own)
-        return frozenset(own_of[name] for name in MONEY if name in own_of and name not in self.numbers)
+        sides = () if "amount" in self.numbers else tuple(OWN + name for name in self.sides.values())
+        return frozenset((*sides, *(own_of[name] for name in MONEY if name in own_of and name not in self.numbers)))
 
 
 def _own_name(name: str, at: int) -> str | None:
