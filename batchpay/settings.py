@@ -157,6 +157,11 @@ class PolicySettings:
     clock_ahead_days: int = _setting(
         60, "doubt the clock this many days after the ledger's last event", least=1, most=DAYS_MOST
     )
+    zone: str = _setting(
+        "",
+        "time zone of the days that `payOn` names, like America/New_York; a ledger without one takes it over for good: "
+        "`batchpay ledger policy set` changes it",
+    )
     stale_days: int = _setting(
         7, "days without any event after which `resume` needs --stale --reason", least=1, most=DAYS_MOST
     )

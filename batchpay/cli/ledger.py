@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -179,6 +179,48 @@ def accept(context: Context, reason: str | None, rows_in_doubt: bool, confirm: b
     told += f"\n{found.lost.waits}" if found.lost else "; nothing may be sent from where it was"
     lost = str(found.lost) if found.lost else None
     output.tell(context, {"doubted": found.marked_in_doubt, "lost": lost, "exit_code": 0}, told)
+    return 0
+
+
+@ledger.group(cls=Group, short_help="What the ledger keeps of the policy, for all machines.")
+def policy() -> None:
+    """Show or set what the ledger keeps of the policy, so that all machines agree: the time zone of days.
+
+    Example: batchpay ledger policy show
+    """
+
+
+@policy.command(short_help="Show the policy, and who set it.")
+@click.pass_obj
+def show(context: Context) -> int:
+    """Show the policy that the ledger keeps, and who set it, when and why.
+
+    Example: batchpay ledger policy show
+    """
+    from batchpay.workflows.policy import policy_of
+
+    return _print_policy(context, policy_of(context.settings.ledger))
+
+
+@policy.command("set", short_help="Set the time zone whose days payOn names.")
+@option("--zone", metavar="ZONE", required=True, help="The time zone, like America/New_York.")
+@option("--reason", metavar="TEXT", help="Why; required, and kept in the ledger's history.")
+@click.pass_obj
+def set_policy(context: Context, zone: str, reason: str | None) -> int:
+    """Set the time zone whose days payOn names, for all machines. A run that has begun keeps its day.
+
+    Example: batchpay ledger policy set --zone America/New_York --reason "where our accounts department is"
+    """
+    from batchpay.workflows.policy import set_zone
+
+    return _print_policy(context, set_zone(context.settings.ledger, zone, reason, actor()))
+
+
+def _print_policy(context: Context, found: dict[str, Any]) -> int:
+    text = f"zone     {found['zone'] or 'none'}"
+    if found["who"]:
+        text += f"\nset      {found['at']} by {found['who']}: {found['why']}"
+    output.tell(context, {**found, "exit_code": 0}, "\n".join(map(printable, text.split("\n"))))
     return 0
 
 

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from batchpay.errors import LedgerNotUsable
 
 if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
     from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns, RejectedColumns
     from batchpay.ledger.records import (
         BatchSummary,
@@ -377,7 +379,19 @@ class Ledger(Protocol):
         """
 
     def today(self) -> date:
-        """Return the day that it is here, by the clock whose times the ledger records."""
+        """Return the day that it is in the zone of the policy, else here, by the clock whose times the ledger records.
+
+        Raises LedgerNotUsable where this machine does not know the zone.
+        """
+
+    def zone(self) -> ZoneInfo | None:
+        """Return the zone of the policy, in which days begin and end; None if nobody has set one."""
+
+    def policy(self) -> Event | None:
+        """Return the latest event by which the policy was set, whose detail is all of it: `zone`."""
+
+    def set_policy(self, zone: str, who: str, why: str) -> None:
+        """Set the zone of the policy, which takes a person and a reason."""
 
     @property
     def clock_ahead(self) -> timedelta:

@@ -8,8 +8,9 @@ from dataclasses import fields
 from datetime import date, datetime
 from itertools import groupby
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from batchpay.errors import LedgerDamaged, WrongUse
+from batchpay.errors import LedgerDamaged, LedgerNotUsable, WrongUse
 from batchpay.ledger.database import Store, View
 from batchpay.ledger.event_chain import (
     DIRECTIONS,
@@ -20,7 +21,7 @@ from batchpay.ledger.event_chain import (
     to_datetime,
 )
 from batchpay.ledger.payload import place_of, unseal_texts
-from batchpay.ledger.records import BatchSummary, Event, LedgerRow, PayeeFacts, RejectedRow, RowColumns
+from batchpay.ledger.records import POLICY, BatchSummary, Event, LedgerRow, PayeeFacts, RejectedRow, RowColumns
 from batchpay.ledger.states import STATES
 from batchpay.outcome import Answer
 from batchpay.payment import Direction, Environment, State, Totals
@@ -35,7 +36,7 @@ _MASK = "****"
 """What precedes the last four in a row's details."""
 
 
-def _summary(store: Store, view: View, found: tuple[Any, ...]) -> BatchSummary:
+def _summary(store: Store, view: View, found: tuple[Any, ...], day: date | None = None) -> BatchSummary:
     identity, name, digest, file, origin, environment, columns, registered_at, rows, cents, again, options, *run = found
     started, finished, stopped, end, purged = run
     by_state = dict.fromkeys(State, Totals())
@@ -47,10 +48,10 @@ def _summary(store: Store, view: View, found: tuple[Any, ...]) -> BatchSummary:
             by_direction[DIRECTIONS[direction]] += Totals(count, sum_cents)
             apart.setdefault(STATES[state], {})[DIRECTIONS[direction]] = Totals(count, sum_cents)
     by_day: dict[date, dict[str, Totals]] = {}
-    for day, direction, count, sum_cents in (
+    for pay_on, direction, count, sum_cents in (
         view.execute(store.statements.DAYS, (identity,)).fetchall() if by_state[State.PENDING].rows else ()
     ):
-        by_day.setdefault(date.fromordinal(day), {})[DIRECTIONS[direction]] = Totals(count, sum_cents)
+        by_day.setdefault(date.fromordinal(pay_on), {})[DIRECTIONS[direction]] = Totals(count, sum_cents)
     total = sum(by_state.values(), Totals())
     if total != Totals(rows, cents) or any(totals.rows < 0 for totals in by_state.values()):
         raise LedgerDamaged(f"the ledger is damaged: the states of batch {name} do not add up to its control totals")
@@ -61,18 +62,31 @@ def _summary(store: Store, view: View, found: tuple[Any, ...]) -> BatchSummary:
         columns=tuple(json.loads(columns)), total=total, by_state=by_state, by_direction=by_direction, apart=apart,
         again_reason=again, options=dict(json.loads(options)),
         held_back=Totals(*json.loads(end or "{}").get("held back", (0, 0))), purged_at=maybe_datetime(purged),
-        outdated=store.outdated, by_day=by_day, today=today(store),
+        outdated=store.outdated, by_day=by_day, today=day or today(store, view),
     )  # fmt: skip
 
 
-def today(store: Store) -> date:
-    """See contract.Ledger."""
-    return to_datetime(store.now_ms()).astimezone().date()
+def zone(store: Store, view: View) -> ZoneInfo | None:
+    row = view.execute(store.statements.LATEST_EVENT, (POLICY,)).fetchone()
+    if row is None:
+        return None
+    name = json.loads(_event(row).detail)["zone"]
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, OSError):
+        raise LedgerNotUsable(
+            f"days of this ledger are those of {name}, a zone that this machine does not know"
+        ) from None
+
+
+def today(store: Store, view: View) -> date:
+    return to_datetime(store.now_ms()).astimezone(zone(store, view)).date()
 
 
 def batches(store: Store) -> list[BatchSummary]:
     with store.reading() as view:
-        return [_summary(store, view, found) for found in view.execute(store.statements.BATCHES).fetchall()]
+        day = today(store, view)
+        return [_summary(store, view, found, day) for found in view.execute(store.statements.BATCHES).fetchall()]
 
 
 def find_digest(store: Store, digest: bytes, environment: Environment, again_reason: str | None) -> BatchSummary | None:

@@ -63,6 +63,8 @@ def what_accepting_means(found: LedgerNotUsable, rows: int) -> str | None:
     return "accepting it changes no row and holds up no file" if isinstance(found, ClockBehind) else None
 
 
+POLICY = "policy"
+"""Kind of event by which a person sets the policy that all machines share; each has the whole of it."""
 BACKED_UP = "backed up"
 """Kind of event for a backup."""
 PERSON_CHANGED = "person changed"

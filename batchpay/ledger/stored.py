@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
+from zoneinfo import ZoneInfo
 
 from batchpay.errors import BatchHeld, BatchpayError, LedgerDamaged, LedgerNotUsable
 from batchpay.ledger import decisions, reading, retention
@@ -21,6 +22,7 @@ from batchpay.ledger.paths import BatchLocks
 from batchpay.ledger.records import (
     BACKED_UP,
     PERSON_CHANGED,
+    POLICY,
     WITNESS_ACCEPTED,
     BatchSummary,
     Event,
@@ -71,7 +73,20 @@ class StoredLedger(ABC, Generic[_Store, _Run]):
         return to_datetime(self.store.now_ms() - self.store.ahead_ms)
 
     def today(self) -> date:
-        return reading.today(self.store)
+        with self.store.reading() as view:
+            return reading.today(self.store, view)
+
+    def zone(self) -> ZoneInfo | None:
+        with self.store.reading() as view:
+            return reading.zone(self.store, view)
+
+    def policy(self) -> Event | None:
+        return self.latest_event(POLICY)
+
+    def set_policy(self, zone: str, who: str, why: str) -> None:
+        decisions.require_named("the policy is set", who, why)
+        with self.store.transaction() as transaction:
+            transaction.event(POLICY, None, who, why, {"zone": zone})
 
     @property
     def clock_ahead(self) -> timedelta:

@@ -13,7 +13,7 @@ import time
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import Any
 
@@ -68,9 +68,10 @@ class Midnight:
     A row that was let through with an earlier first day stays let through; without a day nothing is ever too late.
     """
 
-    def __init__(self, day: date | None) -> None:
-        self._day = day or date.max
-        ends = datetime.combine(day + timedelta(days=1), datetime.min.time()) if day else None
+    def __init__(self, day: date | None, zone: tzinfo | None = None) -> None:
+        """`zone` is where the day ends; this machine's if None."""
+        self._day, self._zone = day or date.max, zone
+        ends = datetime.combine(day + timedelta(days=1), datetime.min.time(), zone) if day else None
         self._ends_s = ends.timestamp() if ends else math.inf
 
     @property
@@ -89,7 +90,7 @@ class Midnight:
         return _of_recurring(columns, self._is_missed)
 
     def _is_missed(self, start: object) -> bool:
-        return self._day <= _start(start) < datetime.now().astimezone().date()
+        return self._day <= _start(start) < datetime.now(UTC).astimezone(self._zone).date()
 
 
 def start_has_passed(today: date) -> Fails:

@@ -54,6 +54,7 @@ from batchpay.workflows.held_back import (
     untouched_days,
 )
 from batchpay.workflows.move_gateway import follow_settings, refuse_other_gateway
+from batchpay.workflows.policy import settle_zone
 from batchpay.workflows.status import add_in_doubt_elsewhere
 from batchpay.writing.atomic import standing, stem_and_ending
 
@@ -156,7 +157,8 @@ class _BatchRun:
         _tell_start(batch, self._run, progress)
         self._batch = batch
         self._held_back = HeldBack()
-        self._midnight = Midnight(request.day if settings.policy.refuses_past_start else None)
+        asked_on = min(request.day, self._day) if settings.policy.refuses_past_start else None
+        self._midnight = Midnight(asked_on, ledger.zone())
         self._sender: Sender | None = None
         self._pace: PaceKept | None = None
 
@@ -440,6 +442,7 @@ def resume(
             found = ledger.find(found.batch)  # until it was held, others may have changed it
             if stale_reason is None:
                 refuse_stale(ledger, found, settings.policy.stale_days)
+            settle_zone(ledger, settings, actor)
             fails = fails_today(ledger, found, settings)
             request = replace(request, results=output_path(found), why=stale_reason, fails=fails)
             finished = run_batch(ledger, found, settings, credentials, request, actor, progress)

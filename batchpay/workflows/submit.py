@@ -50,6 +50,7 @@ from batchpay.workflows.earlier_payments import RejectedEarlier
 from batchpay.workflows.file_check import CheckContext, FileCheck, check_file, one_fault_one_file, open_file
 from batchpay.workflows.held_back import Fails, repeated
 from batchpay.workflows.move_gateway import notes_on_gateway
+from batchpay.workflows.policy import require_zone, settle_zone
 from batchpay.workflows.requests import Decisions, FileRequest
 from batchpay.workflows.status import add_in_doubt_elsewhere
 
@@ -86,6 +87,7 @@ def submit(
     with closing(open_ledger(settings.ledger, create_as=create_as)) as ledger:
         if not submission.decisions.paid_elsewhere_checked:
             refuse_other_environment(ledger, settings)
+        settle_zone(ledger, settings, actor)
         plan = None if submission.plan is None else Plan.parse(submission.plan, ledger)
         for note in notes_on_gateway(ledger, settings):
             progress.say(note)
@@ -228,6 +230,8 @@ class _Submission:
             for rows in ahead(all_rows(source, rules)):
                 passed = rows.filter(~checked.verdict.rejected_mask(rows["_row"]))
                 for columns in payment_columns(self._ledger, checked.warned.among(passed), source.carried, form):
+                    if any(columns.pay_on):
+                        require_zone(self._ledger, source.name)
                     registering.add_payments(columns)
             for rejected in checked.rejected:
                 registering.add_rejected(rejected_columns(rejected))

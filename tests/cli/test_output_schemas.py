@@ -74,6 +74,8 @@ def test_every_command_has_a_schema_and_keeps_to_it(
     call("resume", batch, *log)
     call("ledger", "backup", "copy.db")
     call("ledger", "check")
+    call("ledger", "policy", "set", "--zone", "UTC", "--reason", "the company is there")
+    assert call("ledger", "policy", "show")["zone"] == "UTC"
     call("ledger", "purge", "--older-than", "400", "--dry-run")
     call("ledger", "purge", "--older-than", "400", "--reason", "retention rule 7")
     call("ledger", "move-gateway", url, url.replace("127.0.0.1", "localhost"), "--reason", "renamed")

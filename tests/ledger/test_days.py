@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from batchpay.errors import LedgerDamaged
+from batchpay.errors import LedgerDamaged, LedgerNotUsable, WrongUse
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import move
 from batchpay.payment import State, Totals
 from batchpay.settings import LedgerSettings
 from tests.ledger.batches import CANARY, NOT_SENT, columns, register, rejected, release, send, states
 from tests.ledger.factories import LedgerFactory
+from tests.model import clock
 from tests.support.postgres import Server
 
 MONDAY = date(2027, 3, 1)
@@ -190,6 +191,66 @@ def test_days_go_with_a_ledger_that_moves(
     assert moved.check() == []
     other.close()
     postgres_server.drop(name)
+
+
+@pytest.mark.parametrize(
+    ("zone", "instant", "day"),
+    [
+        ("America/New_York", "2026-12-31T23:59", "2026-12-31"), ("America/New_York", "2027-01-01T04:59", "2026-12-31"),
+        ("America/New_York", "2027-01-01T05:00", "2027-01-01"), ("Pacific/Auckland", "2026-12-31T11:00", "2027-01-01"),
+        ("America/New_York", "2027-03-14T04:59", "2027-03-13"), ("America/New_York", "2027-03-14T05:00", "2027-03-14"),
+        ("America/New_York", "2027-03-15T03:59", "2027-03-14"), ("America/New_York", "2027-03-15T04:00", "2027-03-15"),
+        ("America/New_York", "2027-11-07T03:59", "2027-11-06"), ("America/New_York", "2027-11-07T04:00", "2027-11-07"),
+        ("America/New_York", "2027-11-08T04:59", "2027-11-07"), ("America/New_York", "2027-11-08T05:00", "2027-11-08"),
+    ],
+)  # fmt: skip
+def test_a_day_begins_at_midnight_in_the_zone_of_the_policy(
+    ledger_factory: LedgerFactory, zone: str, instant: str, day: str
+) -> None:
+    """Whatever zone the machine is in; on days of 23 and 25 hours as well, and as a year ends. Times are UTC."""
+    clock.exchange()
+    try:
+        ledger = ledger_factory.create()
+        ledger.set_policy(zone, "ada", "the company is there")
+        today = date.fromisoformat(day)
+        batch = register(ledger, columns(ledger, [1, 2], pay_on={1: today, 2: today + timedelta(days=1)}))
+        clock.offset_s = (datetime.fromisoformat(f"{instant}+00:00") - datetime.now(UTC)).total_seconds()
+        assert ledger.today() == ledger.find(batch).today == ledger.batches()[0].today == today
+        assert ledger.find(batch).next_pay_on == today + timedelta(days=1)
+        with ledger.lock(ledger.find(batch).digest):
+            run = ledger.start(batch, "ada")
+            assert [payment.row for payment in run.claim(9)] == [1]
+            clock.offset_s += 86_400
+            assert run.claim(9) == [], "a run keeps its day"
+            run.finish(None)
+        assert ledger.check() == []
+    finally:
+        clock.restore()
+
+
+def test_the_policy_is_set_by_a_named_person_and_kept(ledger_factory: LedgerFactory) -> None:
+    """Its latest event holds all of it, and is in the history like any other."""
+    ledger = ledger_factory.create()
+    assert (ledger.policy(), ledger.zone()) == (None, None)
+    for who, why in (("", "because"), ("ada", " ")):
+        with pytest.raises(WrongUse, match="the policy is set by a named person, with a reason"):
+            ledger.set_policy("Europe/Paris", who, why)
+    ledger.set_policy("Europe/Paris", "ada", "the company is there")
+    ledger.set_policy("Asia/Tokyo", "ben", "it moved")
+    ledger_factory.close()
+    ledger = ledger_factory.open(read_only=True)
+    event, zone = ledger.policy(), ledger.zone()
+    assert event is not None
+    assert zone is not None
+    assert (event.who, event.why, event.detail, zone.key) == ("ben", "it moved", '{"zone":"Asia/Tokyo"}', "Asia/Tokyo")
+    assert ledger.check() == []
+
+
+def test_a_zone_that_this_machine_does_not_know_sends_nothing(ledger: Ledger) -> None:
+    """A newer machine may have set it: nobody here can tell which day it is."""
+    ledger.set_policy("Mars/Olympus_Mons", "ada", "the company is there")
+    with pytest.raises(LedgerNotUsable, match="days of this ledger are those of Mars/Olympus_Mons"):
+        ledger.today()
 
 
 def test_rows_without_days_are_written_as_before(ledger_factory: LedgerFactory) -> None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from batchpay.errors import FileRefused, SettingsNotUsable, WrongUse
 from batchpay.gateway.accounts import Preflight
 from batchpay.gateway.credentials import Credentials
 from batchpay.ledger.open import open_ledger
@@ -19,19 +20,20 @@ from batchpay.registration import digests
 from batchpay.sending.limits import Limits
 from batchpay.settings import Secret
 from batchpay.workflows.health import HealthLimits, health
+from batchpay.workflows.policy import policy_of, set_zone
 from batchpay.workflows.run import RunRequest, resume
 from batchpay.workflows.status import batch_status
 from tests.model import clock
 from tests.workflows.desk import ACCEPTED, ANN, Desk, Quiet
 
-TODAY = datetime.now().astimezone().date() + timedelta(days=1)
+TODAY = datetime.now(UTC).date() + timedelta(days=1)
 """The first day of each test: noon on it comes after the ledger was made."""
 BILLS = [{"paymentId": f"P-{n}", "invoiceNumber": f"A-{n}", "amount": f"{n}0.00"} for n in range(1, 5)]
 
 
 def at_noon(days: int) -> None:
     """Make it noon this many days after `TODAY`."""
-    noon = datetime.combine(TODAY + timedelta(days=days), time(12)).astimezone()
+    noon = datetime.combine(TODAY + timedelta(days=days), time(12), UTC)
     clock.offset_s = (noon - datetime.now(UTC)).total_seconds()
     clock.exchange()
 
@@ -46,6 +48,12 @@ def register_with_days(monkeypatch: pytest.MonkeyPatch, days: Mapping[int, int])
         return replace(columns, pay_on=pay_on)
 
     monkeypatch.setattr(digests, "_payment_columns", with_days)
+
+
+@pytest.fixture(autouse=True)
+def zone(desk: Desk) -> None:
+    """Let days be those of UTC in these tests."""
+    desk.settings = replace(desk.settings, policy=replace(desk.settings.policy, zone="UTC"))
 
 
 def test_a_row_is_sent_on_its_day(desk: Desk, on_both: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,3 +155,49 @@ def test_an_account_that_takes_no_payments_rejects_what_is_due(desk: Desk, monke
     assert (summary.of(State.REJECTED).rows, summary.scheduled.rows, summary.exit_code) == (1, 1, 3)
     with closing(open_ledger(desk.settings.ledger)) as ledger:
         assert ledger.check() == []
+
+
+def with_zone(desk: Desk, zone: str) -> None:
+    """Let the settings file name a zone."""
+    desk.settings = replace(desk.settings, policy=replace(desk.settings.policy, zone=zone))
+
+
+def test_a_file_with_days_is_refused_until_a_zone_is_set(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two machines in two zones would not agree when a day begins; a file without days asks for none."""
+    at_noon(0)
+    with_zone(desk, "")
+    assert desk.submit(desk.file("plain.csv", BILLS[3])).exit_code == 0
+    register_with_days(monkeypatch, {2: 1})
+    path = desk.file("pay.csv", *BILLS[:2])
+    with pytest.raises(FileRefused, match=r"pay\.csv .*ledger policy set --zone America/New_York --reason TEXT"):
+        desk.submit(path)
+    assert desk.events("registered") == [("ann@desk-3", None)], "plain.csv"
+    set_zone(desk.settings.ledger, "UTC", "the company is there", ANN)
+    assert desk.submit(path).scheduled.rows == 1
+
+
+def test_the_zone_of_the_settings_file_is_taken_over_once(desk: Desk, on_both: None) -> None:
+    """From then on a machine whose settings differ is refused before anything: it would send on another day."""
+    at_noon(0)
+    path = desk.file("pay.csv", BILLS[0])
+    with_zone(desk, "Mars/Olympus_Mons")
+    with pytest.raises(SettingsNotUsable, match=r"policy\.zone: Mars/Olympus_Mons is no time zone"):
+        desk.submit(path)
+    with_zone(desk, "Europe/Paris")
+    desk.submit(path)
+    desk.resume()
+    assert desk.events("policy") == [("ann@desk-3", "policy.zone of the settings file")]
+    with_zone(desk, "Asia/Tokyo")
+    told = "policy.zone is Asia/Tokyo, and the ledger has Europe/Paris; .*ledger policy set --zone Asia/Tokyo"
+    with pytest.raises(SettingsNotUsable, match=told):
+        desk.submit(path)
+    with pytest.raises(SettingsNotUsable, match=told):
+        desk.resume()
+    assert set_zone(desk.settings.ledger, "Asia/Tokyo", "moved", ANN)["zone"] == "Asia/Tokyo"
+    assert desk.resume().exit_code == 0
+    with pytest.raises(WrongUse, match="ledger policy set needs --reason TEXT"):
+        set_zone(desk.settings.ledger, "UTC", None, ANN)
+    with pytest.raises(WrongUse, match="--zone: UTC5 is no time zone"):
+        set_zone(desk.settings.ledger, "UTC5", "x", ANN)
+    found = policy_of(desk.settings.ledger)
+    assert (found["zone"], found["who"], found["why"]) == ("Asia/Tokyo", "ann@desk-3", "moved")
