@@ -15,8 +15,8 @@ from batchpay.schemas.rule import (
     RuleOptions,
     choice,
     columns_of,
-    copied_text,
     error,
+    name_rules,
     required,
     schema_of,
     warning,
@@ -44,7 +44,7 @@ def ach_schema(options: RuleOptions) -> pa.DataFrameSchema:
 def ach_columns(options: RuleOptions) -> dict[str, pa.Column]:
     """Columns of the ach node, with its rules."""
     own = {
-        "achBankName": [copied_text("achBankName")],
+        "achBankName": name_rules("achBankName"),
         "achNameOnCheck": _name(),
         "achAccountNumber": _account(options),
         "achRoutingNumber": _routing(),
@@ -76,7 +76,16 @@ def _name() -> list[Rule]:
             f"is longer than {most} characters, the bank will see only the first {most}",
             name.str.len_chars() > most,
         ),
-        copied_text("achNameOnCheck"),
+        warning(
+            "achNameOnCheck",
+            "ascii",
+            "N",
+            "characters outside ASCII: the ACH record has none (no error under `--warnings-as-errors`)",
+            "has characters that an ACH record can't have, the bank may show others in their place",
+            name.str.len_bytes() != name.str.len_chars(),
+            is_only_told=True,
+        ),
+        *name_rules("achNameOnCheck"),
     ]
 
 
@@ -103,11 +112,21 @@ def _account(options: RuleOptions) -> list[Rule]:
         required("achAccountNumber"),
         error(
             "achAccountNumber",
+            "masked",
+            "H",
+            "masked or a placeholder (`XXXX1234`, `****5678`, `ONFILE`, `TBD`), or in doubt already (`?1234`)",
+            "is not the whole account number, write it as on the payee's papers",
+            checks.is_masked(account),
+            form=ACCOUNT,
+        ),
+        error(
+            "achAccountNumber",
             "account",
             "N",
             f"1 to 17 letters or digits{hyphens}, nothing else, not all zeros (setting `rules.account_hyphens`)",
             f"write 1 to 17 digits or letters without {without}, not all zeros",
             checks.is_not_account(account, hyphens=options.account_hyphens) & ~checks.is_scientific(account),
+            after=("masked",),
             form=ACCOUNT,
         ),
         error(
@@ -126,7 +145,7 @@ def _account(options: RuleOptions) -> list[Rule]:
             "has letters, or under four characters",
             "has letters or fewer than four characters, check it with the bank",
             checks.is_unusual_account(account),
-            after=("account",),
+            after=("masked", "account"),
             form=ACCOUNT,
         ),
     ]

@@ -13,9 +13,9 @@ from batchpay.schemas.rule import (
     RuleOptions,
     choice,
     columns_of,
-    copied_text,
     error,
     money_format,
+    name_rules,
     required,
     schema_of,
     warning,
@@ -27,12 +27,12 @@ def address_rules(node: str) -> dict[str, list[Rule]]:
     """Rules of a node's names and address, by column; `node` is billing or shipping."""
     state, zip_code, country, phone = (f"{node}{part}" for part in ("State", "Zip", "Country", "Phone"))
     copied = {
-        f"{node}{part}": [copied_text(f"{node}{part}")] for part in ("Company", "AddressLine1", "AddressLine2", "City")
+        f"{node}{part}": name_rules(f"{node}{part}") for part in ("Company", "AddressLine1", "AddressLine2", "City")
     }
     return {
         **copied,
-        f"{node}FirstName": [required(f"{node}FirstName"), copied_text(f"{node}FirstName")],
-        f"{node}LastName": [required(f"{node}LastName"), copied_text(f"{node}LastName")],
+        f"{node}FirstName": [required(f"{node}FirstName"), *name_rules(f"{node}FirstName")],
+        f"{node}LastName": [required(f"{node}LastName"), *name_rules(f"{node}LastName")],
         state: [
             error(
                 state,

@@ -16,6 +16,7 @@ from batchpay.schemas import calendar
 from batchpay.schemas.columns import COLUMNS, MONEY
 from batchpay.schemas.forms import EMAILS, FORBIDDEN, NO_BREAK_SPACES, PHONE, UNSEEN, ZERO_WIDTH
 from batchpay.schemas.tables import CHOICES, STATES
+from batchpay.schemas.words import folded, words
 
 TEXT_CHARACTERS_MAX = 255
 AMOUNT_WHOLE_DIGITS_MAX = 8
@@ -76,6 +77,20 @@ def has_copied_characters(cell: pl.Expr) -> pl.Expr:
     These are no-break spaces, zero-width characters, `Ã©`.
     """
     return cell.str.contains(f"[{NO_BREAK_SPACES}{ZERO_WIDTH}]|{_DECODED_TWICE}")
+
+
+def is_remnant(cell: pl.Expr) -> pl.Expr:
+    """Return whether a cell has what a program writes in place of a value that it could not find: `#N/A`, `<null>`."""
+    return _is_word_of(cell, "remnant")
+
+
+def is_null_word(cell: pl.Expr) -> pl.Expr:
+    """Return whether a cell has a word that programs write for nothing: `NULL`, `nan`; people are called Null, too."""
+    return _is_word_of(cell, "null")
+
+
+def _is_word_of(cell: pl.Expr, of: str) -> pl.Expr:
+    return cell.str.to_lowercase().is_in(sorted({word.lower() for word in words(of)}))
 
 
 def is_too_long(cell: pl.Expr) -> pl.Expr:
@@ -227,6 +242,14 @@ def is_not_account(cell: pl.Expr, *, hyphens: bool) -> pl.Expr:
     if hyphens:
         written &= not_matching(cell, r"^[A-Za-z0-9](?:[A-Za-z0-9-]{0,15}[A-Za-z0-9])?$")
     return written | cell.str.contains(r"^[0-]+$")
+
+
+def is_masked(cell: pl.Expr) -> pl.Expr:
+    """Return whether a cell has a part of an account number (`XXXX1234`), a word (`ON FILE`), or a doubted number."""
+    stand_ins = {text for word in words("account") for text in (folded(word), word.lower().replace(" ", ""))}
+    letters = cell.str.to_lowercase().str.replace_all(r"[^\p{L}\p{N}]", "")
+    parts = cell.str.contains(r"[*#•●…?]|\.\.|^(?i)(?:[0-9]{1,6}[ -]?)?(?:x{2,}[ -]?)+[0-9]{0,6}$")
+    return parts | letters.is_in(sorted(stand_ins))
 
 
 def is_scientific(cell: pl.Expr) -> pl.Expr:

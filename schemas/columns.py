@@ -37,6 +37,8 @@ REQUIRED = (
 )  # fmt: skip
 """Columns that every file must have: their cells are required in every row."""
 
+_WORDED = ("FirstName", "LastName", "Company", "AddressLine1", "AddressLine2", "City", "BankName", "NameOnCheck")
+NAMES_AND_ADDRESSES = tuple(name for name in (*BILLING, *SHIPPING, *ACH) if name.endswith(_WORDED))
 ACCOUNT, ROUTING = "achAccountNumber", "achRoutingNumber"
 DIRECTION = "transactionType"
 MONEY = ("amount", "taxAmount", "shippingTax")

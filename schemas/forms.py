@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from batchpay.schemas.words import words
+
 TEXT_BYTES_MAX = 255
 """A text of this many bytes has no more characters than any field takes."""
 FORBIDDEN = r"\p{Cc}\x{FFFD}\x{202A}-\x{202E}\x{2066}-\x{2069}"
@@ -41,11 +43,37 @@ class Form:
 
 
 TEXT = Form(rf"[^\s{FORBIDDEN}](?:[^{FORBIDDEN}]*[^\s{FORBIDDEN}])?", TEXT_BYTES_MAX)
-IDENTIFIER = Form(r"[!-~](?:[ -~]*[!-~])?", TEXT_BYTES_MAX)
+
+
+def _class_of(character: str) -> str:
+    return f"[{re.escape(character.lower())}{re.escape(character.upper())}]"
+
+
+def _no_placeholder(first: str, middle: str, last: str) -> str:
+    """Return a pattern for texts of these classes of characters that are neither a null word nor a remnant.
+
+    A cell that begins like one of these words, in any letter case, goes on with another visible character of ASCII, or
+    with a blank, or ends earlier. All that begins with a sign as some of them do is left out, but not `#12`.
+    """
+    known = {word.lower() for of in ("null", "remnant") for word in words(of)}
+    lettered = {word for word in known if word[0].isalnum()}
+    begun = sorted({word[:end] for word in lettered for end in range(1, len(word) + 1)})
+    after = {
+        start: {word[len(start)] for word in lettered if word.startswith(start) and word != start} for start in begun
+    }
+    written = {start: "".join(map(_class_of, start)) for start in begun}
+    other = "".join(map(_class_of, sorted({word[0] for word in known})))
+    safe = [f"[{first}&&[^{other}]]", "#[0-9]"]
+    safe += [f"{written[start]}[!-~&&[^{''.join(map(_class_of, sorted(after[start])))}\\s]]" for start in begun]
+    short = "|".join(written[start] for start in begun if start not in lettered)
+    return f"(?:{'|'.join(safe)})(?:{middle}*{last})?|(?:{'|'.join(written.values())}) {middle}*{last}|{short}"
+
+
+IDENTIFIER = Form(_no_placeholder("[!-~]", "[ -~]", "[!-~]"), TEXT_BYTES_MAX)
 """Visible ASCII: the classes of everything else that can't be seen are slow to search for."""
 _UNCOPIED = rf"{FORBIDDEN}{NO_BREAK_SPACES}{ZERO_WIDTH}ÂÃÄÅ€"
 """Excludes all that copying leaves, and the letters of which every text decoded twice has one."""
-NAME = Form(rf"[^\s{_UNCOPIED}](?:[^{_UNCOPIED}]*[^\s{_UNCOPIED}])?", TEXT_BYTES_MAX)
+NAME = Form(_no_placeholder(rf"[^\s{_UNCOPIED}]", f"[^{_UNCOPIED}]", rf"[^\s{_UNCOPIED}]"), TEXT_BYTES_MAX)
 MONEY = Form(r"[0-9]{1,8}\.[0-9]{2}")
 AMOUNT = Form(r"[1-9][0-9]{0,7}\.[0-9]{2}|0\.(?:[1-9][0-9]|0[1-9])")
 """More than 0.00, and no more than an ACH entry can carry."""

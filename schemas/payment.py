@@ -18,6 +18,7 @@ from batchpay.schemas.rule import (
     columns_of,
     error,
     money_format,
+    placeholder_rules,
     required,
     schema_of,
     warning,
@@ -33,7 +34,7 @@ def payment_schema(options: RuleOptions) -> pa.DataFrameSchema:
     Validate an eager DataFrame with `lazy=True`: pandera checks no cell of a LazyFrame. What concerns several rows
     (duplicates) and the reading of the file is outside a schema.
     """
-    columns = columns_of((PAYMENT_ID,), {}, options)
+    columns = columns_of((PAYMENT_ID,), {PAYMENT_ID: placeholder_rules(PAYMENT_ID)}, options)
     for of_node in (top_columns, billing_columns, shipping_columns, ach_columns, recurring_columns):
         columns |= of_node(options)
     return schema_of("payment", columns)
@@ -51,6 +52,7 @@ def top_columns(options: RuleOptions) -> dict[str, pa.Column]:
             required("recurringIndicator"),
             choice("recurringIndicator", "`TRUE` or `FALSE`", "write TRUE or FALSE, in capitals"),
         ],
+        "invoiceNumber": placeholder_rules("invoiceNumber"),
         "currencyCode": _currency(),
         "amount": _amount(options),
         "taxAmount": _tax_amount(),

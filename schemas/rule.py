@@ -20,7 +20,7 @@ from pandera.api.polars.types import PolarsData
 
 from batchpay.schemas import checks
 from batchpay.schemas.amount_text import problem
-from batchpay.schemas.columns import PAYMENT_ID
+from batchpay.schemas.columns import NAMES_AND_ADDRESSES, PAYMENT_ID
 from batchpay.schemas.forms import IDENTIFIER, NAME, TEXT, Form, closed_list
 from batchpay.schemas.tables import CHOICES
 
@@ -61,6 +61,7 @@ class RuleOptions:
 
 IDENTIFIERS = (PAYMENT_ID, "invoiceNumber")
 """Columns used to find a payment again: two texts in them that look the same must be the same."""
+PLACEHOLDER_MESSAGE = "is what a program writes where it has no value, write the value, or leave the cell empty"
 MONEY_WORDS = "digits, a point, exactly two decimals, no sign, symbol or thousands separator"
 MONEY_MESSAGE = "write digits, a point and two decimals and nothing else, like 1250.00"
 
@@ -95,6 +96,8 @@ class Rule:
     """Whether a cell in any form of its column keeps this rule."""
     applies_where: pl.Expr | None = None
     """For rows whose cells match their forms: true for each that may break the rule, never null; None where any may."""
+    is_only_told: bool = False
+    """Whether it stays a warning under `--warnings-as-errors`: it may be true of many honest rows."""
     is_for_every_text: bool = False
     """Whether it is one of RULES.md's 'every text', and not a column's own rule of the same code."""
     prerequisites: tuple[Rule, ...] = ()
@@ -241,9 +244,9 @@ def text_rules(column: str) -> list[Rule]:
     ]
 
 
-def copied_text(column: str) -> Rule:
-    """Make the warning for a name or an address that was copied from elsewhere, or decoded twice."""
-    return warning(
+def name_rules(column: str) -> list[Rule]:
+    """Make the rules for a name or an address: it may be copied from elsewhere, decoded twice, or no value at all."""
+    copied = warning(
         column,
         "characters",
         "H",
@@ -252,6 +255,44 @@ def copied_text(column: str) -> Rule:
         checks.has_copied_characters(pl.col(column)),
         form=NAME,
     )
+    return [copied, *placeholder_rules(column)]
+
+
+def placeholder_rules(column: str) -> list[Rule]:
+    """Make the rules for what programs write where they have no value: an error, or a warning where it may be a name.
+
+    The same name in billing and shipping counts once.
+    """
+    cell, form = pl.col(column), IDENTIFIER if column in IDENTIFIERS else NAME
+    others = tuple(name for name in (*IDENTIFIERS, *NAMES_AND_ADDRESSES) if _field(name) != _field(column))
+    also = pl.any_horizontal(checks.is_null_word(pl.col(name)).fill_null(value=False) for name in others)
+    return [
+        error(
+            column,
+            "placeholder",
+            "H",
+            r"a spreadsheet's or database's remnant (`#N/A`, `#REF!`, `#NAME?`, `Loading...`, `\N`, `<null>`), a null "
+            "word (`nan`, `NULL`, `None`, `N/A`) where two of these cells of a row, or payees of two accounts, do",
+            PLACEHOLDER_MESSAGE,
+            checks.is_remnant(cell) | (checks.is_null_word(cell) & also),
+            form=form,
+            reads=others,
+        ),
+        warning(
+            column,
+            "placeholder",
+            "H",
+            "one null word alone (people are called Null)",
+            "is a word that programs write where they have nothing, make sure that it is meant",
+            checks.is_null_word(cell),
+            after=("placeholder",),
+            form=form,
+        ),
+    ]
+
+
+def _field(column: str) -> str:
+    return column.removeprefix("billing").removeprefix("shipping")
 
 
 def columns_of(names: Sequence[str], own: Mapping[str, Sequence[Rule]], options: RuleOptions) -> dict[str, pa.Column]:
@@ -262,7 +303,7 @@ def columns_of(names: Sequence[str], own: Mapping[str, Sequence[Rule]], options:
 def _column(name: str, own: Sequence[Rule], options: RuleOptions) -> pa.Column:
     kept = [rule for rule in (*text_rules(name), *own) if not (rule.source == "H" and rule.name in options.rules_off)]
     if options.warnings_as_errors:
-        kept = [replace(rule, severity="error") for rule in kept]
+        kept = [rule if rule.is_only_told else replace(rule, severity="error") for rule in kept]
     return pa.Column(pl.String, [rule.check for rule in _with_prerequisites(kept)], nullable=True)
 
 

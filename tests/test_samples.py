@@ -14,7 +14,7 @@ from batchpay.intake.source import open_source
 from batchpay.sandbox.faults import ending_of
 from batchpay.schemas.columns import COLUMNS
 from batchpay.schemas.rule import RuleOptions
-from tests.support.independent_checker import ERROR, check_rows
+from tests.support.independent_checker import ERROR, WARNING, check_rows
 from tests.support.whole_check import check
 
 SAMPLES = Path(__file__).parents[1] / "samples"
@@ -97,8 +97,9 @@ def test_program_finds_what_the_readme_lists(name: str, listed: set[tuple[int, s
 
 
 def test_small_has_six_good_rows() -> None:
-    """In small.csv the two rows that its README names are wrong, the others draw not even a warning."""
-    found = check_rows(_rows("small.csv"), as_of=date(2026, 11, 20))
+    """In small.csv the two rows that its README names are wrong, the others draw a warning for letters at most."""
+    ascii_only = {("achNameOnCheck", "ascii", WARNING)}
+    found = [findings - ascii_only for findings in check_rows(_rows("small.csv"), as_of=date(2026, 11, 20))]
     assert {number: findings for number, findings in enumerate(found, start=1) if findings} == {
         4: {("amount", "format", ERROR)},
         7: {("transactionType", "choice", ERROR), ("achRoutingNumber", "checksum", ERROR)},

@@ -197,7 +197,7 @@ class RowCheck:
                 *more, *(pl.col(name).is_not_null() for name in marks_of(findings.rows) if name in marks)
             ).alias(of)
             for of, marks, more in (
-                ("id", (*ALONE, FAULT + PAYMENT_ID), [~self._book.keeps_all(PAYMENT_ID)]),
+                ("id", (*ALONE, FAULT + PAYMENT_ID), [~self._book.is_text(PAYMENT_ID)]),
                 ("cells", (*ALONE, *(FAULT + name for name in COMPARED)), [pl.lit(value=False)]),
             )
         )

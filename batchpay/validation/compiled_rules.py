@@ -166,9 +166,9 @@ class RuleBook:
         self._conditional.append((rule.applies_where, []))
         return self._conditional[-1][1]
 
-    def keeps_all(self, column: str) -> pl.Expr:
-        """Return an expression: whether a cell breaks no rule of its column."""
-        failed = [rule.failed for rule in self._rules_of(column)]
+    def is_text(self, column: str) -> pl.Expr:
+        """Return an expression: whether a cell breaks no rule of every text, and so can be compared with others."""
+        failed = [rule.failed for rule in self._rules_of(column) if rule.is_for_every_text]
         return ~pl.any_horizontal(failed) if failed else pl.lit(value=True)
 
     def prove(self, frame: pl.DataFrame) -> Proof:

@@ -35,13 +35,16 @@ def all_rules() -> list[RuleFacts]:
 def rule_table() -> list[RuleLine]:
     """Return the table's lines; what applies to every text column, the row, or typed cells is at the end."""
     facts = catalogue.rules()
-    own = [fact for fact in facts if not _is_for_every_text(fact) and fact.column != "row"]
+    placeholders = {fact.severity: fact for fact in facts if fact.code == "placeholder"}
+    shared = (fact for fact in facts if not _is_for_every_text(fact) and fact.code != "placeholder")
+    own = [fact for fact in shared if fact.column != "row"]
     row = [fact for fact in facts if fact.column == "row"]
     every = {fact.code: fact for fact in facts if _is_for_every_text(fact)}
     cells = {fact.code: fact for fact in catalogue.typed_cell_rules()}
     return [
         *(RuleLine(fact.column, fact) for fact in own),
         *(RuleLine("every text", every[code]) for code in _EVERY_TEXT),
+        *(RuleLine("names, addresses, paymentId, invoiceNumber", fact) for fact in placeholders.values()),
         *(RuleLine("the row", fact) for fact in row),
         *(RuleLine(_SINGLE.get(code, "a typed cell").format(fact.column), fact) for code, fact in cells.items()),
     ]

@@ -95,6 +95,22 @@ _FOR_PERSONS = frozenset({"PPD", "WEB", "TEL"})
 _FOR_COMPANIES = frozenset({"CCD", "CTX"})
 
 
+_NULLS = frozenset(["nan", "null", "none", "n/a", "undefined", "<na>", "-", "--", "---", ".", "?", "??"])
+_REMNANTS = re.compile(
+    r"#(N/A|N/D|NV|.?REF!?|BEZUG!|NAME\?|.NOMBRE\?|NOM\?|.?VALU?E?O?R?!|VALEUR!|WERT!|.?DIV/0!|NULL!|.?NUM!|ZAHL!|NOMBRE!"
+    r"|SPILL!|CALC!|ERROR!|FIELD!|GETTING_DATA|#{8})|Loading\.\.\.|\\N|<(null|none|undefined)>|\((null|none|blank)\)"
+    r"|\[null\]|\[object Object\]",
+    re.IGNORECASE,
+)
+_MASKED = re.compile(r"[*#•●…?]|\.\.")
+_X = re.compile(r"([0-9]{1,6}[ -]?)?(x{2,}[ -]?)+[0-9]{0,6}", re.IGNORECASE)
+_NO_ACCOUNT = frozenset({
+    "onfile", "seefile", "tbd", "tba", "tbc", "unknown", "pending", "none", "null", "nan", "na", "nil", "missing",
+    "same", "dummy", "sample", "example", "test", "xxx", "account", "acct", "check", "cash", "wire", "void", "closed",
+    "private", "hidden", "masked", "asbefore", "tofollow", "sameasabove", "folgt", "idem", "pendiente",
+})  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Options:
     """What the command's options and the user's settings change about the rules."""
@@ -154,6 +170,7 @@ def _checked_row(cells: Mapping[str, str | None], as_of: date, options: Options)
         if value is not None:
             _text(row, column, value)
     _copied(row)
+    _placeholders(row)
     for column in REQUIRED_COLUMNS:
         if row.cells[column] is None:
             row.malform(column, "required")
@@ -206,6 +223,18 @@ def _copied(row: _Row) -> None:
             continue
         if not _COPIED.isdisjoint(value) or _is_garbled(value):
             row.warn(column, "characters")
+
+
+def _placeholders(row: _Row) -> None:
+    fields: dict[str, list[str]] = {}
+    for column in (*_IDENTIFIERS, *_names_and_addresses()):
+        if (row.cells[column] or "").lower() in _NULLS:
+            fields.setdefault(re.sub("^(billing|shipping)", "", column), []).append(column)
+        elif row.readable(column) and _REMNANTS.fullmatch(row.cells[column] or ""):
+            row.fail(column, "placeholder")
+    for column in (column for columns in fields.values() for column in columns):
+        if row.readable(column):
+            (row.fail if len(fields) > 1 else row.warn)(column, "placeholder")
 
 
 def _text(row: _Row, column: str, value: str) -> None:
@@ -308,9 +337,14 @@ def _account(row: _Row) -> None:
     name, number = row.well_formed("achNameOnCheck"), row.well_formed("achAccountNumber")
     if name is not None and len(name) > 22:
         row.warn("achNameOnCheck", "length")
+    if name is not None and not name.isascii():
+        row.findings.add(("achNameOnCheck", "ascii", WARNING))
     if number is None:
         return
-    if not re.fullmatch("[A-Za-z0-9]{1,17}", number) or set(number) == {"0"}:
+    letters = "".join(filter(str.isalnum, number.lower()))
+    if _MASKED.search(number) or _X.fullmatch(number) or letters in _NO_ACCOUNT:
+        row.malform("achAccountNumber", "masked")
+    elif not re.fullmatch("[A-Za-z0-9]{1,17}", number) or set(number) == {"0"}:
         row.malform("achAccountNumber", "account")
     elif len(number) < 4 or re.search("[A-Za-z]", number):
         row.warn("achAccountNumber", "account")

@@ -49,6 +49,9 @@ _FREE_COLUMNS = (
 _NAMES_AND_ADDRESSES = (
     "FirstName", "LastName", "Company", "AddressLine1", "AddressLine2", "City", "BankName", "NameOnCheck",
 )  # fmt: skip
+_WORDED = tuple(name for name in ALL_COLUMNS if name.endswith((*_NAMES_AND_ADDRESSES, "paymentId", "invoiceNumber")))
+_NO_VALUES = ("nan", "NULL", "None", "N/A", "#N/A", "#REF!", "#NAME?", "Loading...", "\\N", "<null>")
+_MASKED = ("XXXX1234", "****5678", "xx-1234", "ONFILE", "On File", "TBD", "?12345", "12345XXXX", "•••4321", "None")
 _BILL = ("achRoutingNumber", "achAccountNumber", "transactionType", "invoiceNumber")
 _BANKING_DAYS = tuple(
     day.strftime("%m/%d/%Y")
@@ -86,7 +89,7 @@ def valid_row(random: Random, number: int) -> Row:
         shippingFirstName=first,
         shippingLastName=last,
         billingEmail=random.choice(_EMAILS) if draw() < 0.6 else None,
-        achNameOnCheck=f"{first} {last}"[:22].rstrip(),
+        achNameOnCheck=f"{first} {last}".encode("ascii", "ignore").decode()[:22].strip() or "A",
         achAccountNumber=str(1000 + int(draw() ** 4 * 99_999_999_999_998_999)),
         achRoutingNumber=random.choice(_ROUTING_NUMBERS),
         achCheckNumber=str(int(draw() * 10**15)) if draw() < 0.2 else None,
@@ -192,6 +195,29 @@ def _too_long(_value: str, random: Random) -> str:
     return random.choice(("x", "é", "\U0001f3e6", "1")) * random.choice((256, 257, 300))
 
 
+def _no_value(column: str) -> Mutation:
+    """Two null words of the row, or what a spreadsheet or a database leaves."""
+    other = "achBankName" if column == "achNameOnCheck" else "achNameOnCheck"
+
+    def mutate(row: Row, _previous: Row, random: Random) -> None:
+        row[column] = random.choice(
+            ("nan", "NULL", "None", "N/A", "#N/A", "#REF!", "#NAME?", "Loading...", "\\N", "<null>")
+        )
+        row[other] = random.choice(("nan", "null", "undefined", "n/a"))
+
+    return mutate
+
+
+def _null_alone(column: str) -> Mutation:
+    def mutate(row: Row, _previous: Row, random: Random) -> None:
+        for name in _WORDED:
+            if row[name]:
+                row[name] = f"X{random.randrange(10**6)}"
+        row[column] = random.choice(("NULL", "null", "Null", "None", "Nan"))
+
+    return mutate
+
+
 def _unexpected(column: str) -> Mutation:
     values = {name: [None] for name in RECURRING_COLUMNS} | {"recurringIndicator": ["FALSE"]}
     return _set({**values, column: ["1", "N", "MONTHLY", "03/01/2035", "nonsense"]})
@@ -278,6 +304,11 @@ def _own_mutations() -> dict[Finding, Mutation]:
         found[column, "required", ERROR] = _one(column, None)
     for column in (name for name in ALL_COLUMNS if name.endswith(_NAMES_AND_ADDRESSES)):
         found[column, "characters", WARNING] = _broken_text(column, _with_a_copied_character)
+    for column in (
+        name for name in ALL_COLUMNS if name.endswith((*_NAMES_AND_ADDRESSES, "paymentId", "invoiceNumber"))
+    ):
+        found[column, "placeholder", ERROR] = _no_value(column)
+        found[column, "placeholder", WARNING] = _null_alone(column)
     for column in ALL_COLUMNS:
         unseen = _with_an_unseen_character if column in ("paymentId", "invoiceNumber") else _with_a_forbidden_character
         found[column, "characters", ERROR] = _broken_text(column, unseen)
@@ -290,6 +321,8 @@ def _ach_mutations() -> dict[Finding, Mutation]:
     account, routing, sec = "achAccountNumber", "achRoutingNumber", "achSecCode"
     return {
         ("achNameOnCheck", "length", WARNING): _one("achNameOnCheck", "x" * 23, "é" * 255),
+        ("achNameOnCheck", "ascii", WARNING): _one("achNameOnCheck", "Zoë Ng", "李 明", "O’Brien"),
+        (account, "masked", ERROR): _one(account, *_MASKED),
         (account, "account", ERROR): _one(account, "0", "0000", "1" * 18, "12-34", "12 34", "12é4", "١٢٣٤", "1.2E+11"),
         (account, "account", WARNING): _one(account, "1", "123", "A1234567", "abc", "000A"),
         (routing, "format", ERROR): _one(routing, "21000995", "0210009950", "02100099X", "021-00099", "٠٢١٠٠٠٩٩٥"),

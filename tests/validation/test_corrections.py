@@ -131,7 +131,7 @@ def test_a_doubted_account_in_rejects_is_no_account(tmp_path: Path, ending: str)
         with open_source(str(path)) as again:
             verdict = check(again, options)
         assert verdict.valid.rows == 0
-        assert verdict.counts["achAccountNumber.account"] == 2
+        assert verdict.counts["achAccountNumber.masked"] == 2
 
 
 def test_repairs_and_corrections_are_counted_apart() -> None:
