@@ -31,6 +31,7 @@ _PARTS = (
     f"(?i)^{_AROUND}(?:(?P<before>{_CURRENCY})(?:{_APART}(?P<then>{_DIRECTION}))?|(?P<from>{_DIRECTION}))?{_AROUND}"
     f"(?P<number>{_NUMBER}){_AROUND}(?:(?P<after>{_CURRENCY})(?:{_APART}|$))?(?P<to>{_DIRECTION})?{_AROUND}$"
 )
+_CURRENCY_GROUPS = (1, 5)
 _MARKED, _FIRST_NUMBER = re.compile(_PARTS), re.compile(_NUMBER)
 _NEGATIVE = "^[^0-9]*[(\u2212\u2013-]|[0-9][^0-9]*[\u2212\u2013-][^0-9]*$"
 
@@ -76,20 +77,32 @@ OTHER_CURRENCY = (
     "dollars here"
 )
 """The message for a currency that contradicts currencyCode."""
-_CODES = {mark: " ".join(codes) for mark, codes in CURRENCIES_OF.items()}
+UNIT_UNKNOWN = "format: may not be"
+"""How the fault of an amount begins whose unit nobody knows: it is in no sum."""
+CODES = {mark: " ".join(codes) for mark, codes in CURRENCIES_OF.items()}
+"""The codes that a mark may stand for, with blanks between them, by the mark in small letters."""
+
+
+def has_currency(cell: pl.Expr) -> pl.Expr:
+    """Return whether a number has the mark of a currency."""
+    return pl.any_horizontal(cell.str.extract(_PARTS, group).is_not_null() for group in _CURRENCY_GROUPS)
+
+
+def contradicts(codes: pl.Expr, code: pl.Expr) -> pl.Expr:
+    """Return whether the codes of a mark, as in CODES, lack currencyCode (null: USD).
+
+    Null for no codes; false for a currencyCode that is none of ISO 4217: that is an error of its own.
+    """
+    code = code.fill_null("USD")
+    return ~codes.str.contains(code, literal=True) & code.is_in(list(CURRENCIES))
 
 
 def other_currency(cell: pl.Expr, code: pl.Expr) -> pl.Expr:
-    """Return the mark of a cell, in capitals, where it is of another currency than its code (null: USD), else null.
-
-    Null as well where the code is none of ISO 4217: that is an error of its own.
-    """
-    code = code.fill_null("USD")
-    marks = [cell.str.extract(_PARTS, group).str.to_lowercase() for group in (1, 5)]
-    codes = [mark.replace_strict(_CODES, default=None, return_dtype=pl.String) for mark in marks]
+    """Return the mark of a cell, in capitals, where it is of another currency than its code, else null."""
+    marks = [cell.str.extract(_PARTS, group).str.to_lowercase() for group in _CURRENCY_GROUPS]
+    codes = [mark.replace_strict(CODES, default=None, return_dtype=pl.String) for mark in marks]
     return pl.coalesce(
-        pl.when(~one.str.contains(code, literal=True) & code.is_in(list(CURRENCIES))).then(mark.str.to_uppercase())
-        for mark, one in zip(marks, codes, strict=True)
+        pl.when(contradicts(one, code)).then(mark.str.to_uppercase()) for mark, one in zip(marks, codes, strict=True)
     )
 
 
@@ -113,7 +126,7 @@ _TEXT_PROBLEMS = {
     _beside(AMOUNT_MARKS["cents"]): "is marked as cents, write dollars and cents, like 1250.00",
     _beside(AMOUNT_MARKS["percent"]): "is a percentage and no amount, write the amount itself, like 1250.00",
 }
-_OTHER_TEXT = "has text beside the number that is no currency, write the amount alone, like 1250.00"
+OTHER_TEXT = "has text beside the number that is no currency, write the amount alone, like 1250.00"
 _NUMBER_PROBLEMS = {
     _NEGATIVE: "is negative, write it without a sign or parentheses, and its direction in transactionType",
     "^[^0-9]*0[0-9]": "begins with a zero, like a routing number or a ZIP code, write the amount without it",
@@ -128,6 +141,6 @@ _NUMBER_PROBLEMS = {
 def problem(cell: pl.Expr) -> pl.Expr:
     """Return why a cell is no amount, as a message without its text; null where nothing more is known."""
     by_text = [pl.when(cell.str.contains(pattern)).then(pl.lit(told)) for pattern, told in _TEXT_PROBLEMS.items()]
-    other = pl.when(cell.str.contains("[0-9]") & ~cell.str.contains(_PARTS)).then(pl.lit(_OTHER_TEXT))
+    other = pl.when(cell.str.contains("[0-9]") & ~cell.str.contains(_PARTS)).then(pl.lit(OTHER_TEXT))
     by_number = [pl.when(cell.str.contains(pattern)).then(pl.lit(told)) for pattern, told in _NUMBER_PROBLEMS.items()]
     return pl.coalesce(*by_text, other, *by_number)

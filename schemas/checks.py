@@ -13,7 +13,7 @@ from operator import add, and_, or_
 import polars as pl
 
 from batchpay.schemas import calendar
-from batchpay.schemas.columns import COLUMNS, MONEY
+from batchpay.schemas.columns import COLUMNS, FAULT, MONEY
 from batchpay.schemas.forms import EMAILS, FORBIDDEN, NO_BREAK_SPACES, PHONE, UNSEEN, ZERO_WIDTH
 from batchpay.schemas.tables import CHOICES, STATES
 from batchpay.schemas.words import folded, words
@@ -366,7 +366,7 @@ def normalize(frame: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
     repaired = frame.with_columns(trimmed(pl.col(column)) for column in present)
     repaired = repaired.with_columns(
         [_choice_in_capitals(column) for column in present if column in CHOICES]
-        + [_with_decimals(column) for column in present if column in MONEY]
+        + [_with_decimals(column, repaired) for column in present if column in MONEY]
     )
     repaired = repaired.with_columns(
         [_state_in_capitals(column, _STATES[column], repaired) for column in present if column in _STATES]
@@ -380,9 +380,11 @@ def _choice_in_capitals(column: str) -> pl.Expr:
     return pl.coalesce(member_in_capitals(cell, CHOICES[column]), cell)
 
 
-def _with_decimals(column: str) -> pl.Expr:
-    cell = pl.col(column)
-    return pl.coalesce(with_decimals(cell), cell)
+def _with_decimals(column: str, frame: pl.DataFrame) -> pl.Expr:
+    """Return an amount with its decimals, as it is where the reader has found a fault: it may not be dollars."""
+    cell, fault = pl.col(column), FAULT + column
+    is_sound = pl.col(fault).is_null() if fault in frame.columns else pl.lit(value=True)
+    return pl.when(is_sound).then(pl.coalesce(with_decimals(cell), cell)).otherwise(cell)
 
 
 def _state_in_capitals(state: str, country: str, frame: pl.DataFrame) -> pl.Expr:

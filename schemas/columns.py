@@ -60,14 +60,15 @@ ROW_MARKS = (RAGGED, QUOTATION, NO_PAYMENT, STRAY)
 again), or which has a cell outside the table."""
 ALONE = (RAGGED, QUOTATION, NO_PAYMENT)
 """Marks with which no other rule is reported for the row."""
-FAULT, SUGGEST, WARN = "_fault.", "_suggest.", "_warn."
-"""How a file reader marks a cell: no faithful text, what it should be, doubtful; a column's name follows.
+FAULT, SUGGEST, WARN, CURRENCY = "_fault.", "_suggest.", "_warn.", "_currency."
+"""How a file reader marks a cell: no faithful text, what it should be, doubtful, what its format shows beside the
+number; a column's name follows.
 
 A mark is the code, followed by `: ` and a message where it has its own.
 """
 TEXT_FORMULA = '^="([^"]*)"$'
 """A cell as programs write it so that a spreadsheet keeps its text, such as `="00123"`."""
-CELL_MARKS = (FAULT, SUGGEST, WARN)
+CELL_MARKS = (FAULT, SUGGEST, WARN, CURRENCY)
 BARE_ROW = "_bare"
 """How a file reader flags a row in which no cell has a quotation mark, a backslash or a control character, if it
 knows: such cells need no escaping in JSON. Code that changes a cell drops the flag."""

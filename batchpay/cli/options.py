@@ -91,6 +91,11 @@ checking_options = declared(
     option("--sheet", metavar="NAME", help="Workbook sheet; required if several contain payments."),
     option("--include-hidden", is_flag=True, help="Also read workbook rows that are hidden or filtered out."),
     option("--map", "map_", metavar="FILE", help="Column map for another system's file (see batchpay map)."),
+    option(
+        "--amounts-in",
+        type=click.Choice(["dollars", "cents", "thousands"]),
+        help="Unit of the amounts, where none of the file has decimals.",
+    ),
     option("--max-errors", type=Whole(min=0), default=1000, metavar="N", help="List at most N errors with --json."),
 )
 """Give a command every option that has to do with reading and checking a file."""
@@ -110,6 +115,7 @@ def check_options(options: dict[str, Any]) -> CheckOptions:
         sheet=options["sheet"],
         include_hidden=options["include_hidden"],
         map_file=options["map_"],
+        amounts_in=options["amounts_in"],
         expect_rows=options["expect_rows"],
         expect_cents=options["expect_total"],
         max_errors=min(options["max_errors"], ROWS_MOST),

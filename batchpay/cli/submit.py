@@ -52,7 +52,7 @@ _NOT_CHECKED: dict[str, Any] = {"counts": {}, "warning_counts": {}, "warning_lis
 """What the JSON of a submission has of the check, where there was none."""
 _SECTIONS = {
     "What is read": "inbox as_of normalize accept_suggestions warnings_as_errors allow_open_ended expect_rows"
-    " expect_total encoding format sheet include_hidden map max_errors",
+    " expect_total encoding format sheet include_hidden map amounts_in max_errors",
     "What is decided": "dry_run show_requests plan from_plan again release allow_duplicates"
     " paid_elsewhere_checked reason yes",
     "How it is sent": "rate workers max_in_doubt until limit preflight",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 import polars as pl
 
 from batchpay.errors import FileRefused, ForeignColumns
+from batchpay.intake.amount_evidence import AmountEvidence
 from batchpay.intake.bank_files import HEAD_BYTES, refuse_bank_file
 from batchpay.intake.csv.grammar import read_dialect
 from batchpay.intake.csv.reader import CsvReader, CsvText
@@ -78,6 +79,7 @@ class Source:
     _chunks: Callable[[], Iterator[pl.DataFrame]] = field(default=lambda: iter(()), repr=False)
     _payments: Callable[[Iterator[pl.DataFrame]], Iterator[pl.DataFrame]] = field(default=lambda rows: rows, repr=False)
     """Leaves out what a map says is no payment."""
+    _evidence: AmountEvidence | None = field(default=None, repr=False)
     _negative: str | None = None
     """The direction of negative amounts, where a map says that the file writes the direction as a sign."""
     _file: OpenFile | None = field(default=None, repr=False)
@@ -90,7 +92,8 @@ class Source:
         Raises FileRefused where the file turns out to be broken further on, or differs from the first complete
         reading: nothing may be acted on before the last chunk was yielded.
         """
-        return self._payments(without_totals_row(self._chunks(), self.own_of, self.end, self._negative))
+        chunks = self._chunks() if self._evidence is None else self._evidence.chunks(self._chunks)
+        return self._payments(without_totals_row(chunks, self.own_of, self.end, self._negative))
 
     def file_digest(self) -> bytes:
         """Return the SHA-256 of the file's bytes, unpacked: two files that have the same differ in how they are read.
@@ -134,16 +137,21 @@ def open_source(
     sheet: str | None = None,
     include_hidden: bool = False,
     mapping: Mapping | None = None,
+    amounts_in: str | None = None,
     required: Iterable[str] = REQUIRED,
     name: str | None = None,
 ) -> Source:
     """Open a payment file, `-` for standard input; raises FileRefused with the place of what is wrong.
 
-    `name` is what a person calls it, where that is not the path.
+    `name` is what a person calls it, where that is not the path; `amounts_in` what amounts without decimals are in.
 
     `required` names the columns that must be present. Whether the file may be cut off, and whether its rows add up to
     the total that it states itself, is known at its end: check `Source.end` before acting on anything.
     """
+    if amounts_in is not None:
+        from batchpay.intake.maps.mapping import Mapping as ColumnMap  # few files have a map
+
+        mapping = (mapping or ColumnMap(OPTION)).with_unit(amounts_in)
     file = open_stored(path, format) if is_url(path) else OpenFile(path, asked=format, name=name)
     try:
         kind, packing = kind_of(file.head(HEAD_BYTES), file.name, format)
@@ -158,8 +166,10 @@ def open_source(
         raise
     if mapping is not None:
         old = ', which is written "theirs = ours": a new one is written "ours = theirs"' if mapping.is_turned else ""
-        notes = (*source.notes, f"columns are mapped by {mapping.name}{old}")
-        source = replace(source, notes=notes, column_map=mapping.digest)
+        told = [] if mapping.name == OPTION else [f"columns are mapped by {mapping.name}{old}"]
+        if (number := mapping.numbers.get("amount")) is not None and number.unit:
+            told.append(f"amounts without decimals are in {number.unit}")
+        source = replace(source, notes=(*source.notes, *told), column_map=mapping.digest)
     if sheet is not None and kind is not FileKind.XLSX:  # a preset is for the workbooks among several files
         note = f"the sheet {column_name(sheet)} was not looked for: only a workbook has sheets"
         source = replace(source, notes=(*source.notes, note))
@@ -236,7 +246,7 @@ def _source(
         _digest=lambda: sha256_of(in_blocks(file.reader())),
     )
     if mapping is None:
-        return source
+        return replace(source, _evidence=_evidence(header, own, mapping))
     from batchpay.intake.maps.application import Application  # few files have a map
 
     applied = Application(mapping, own, header)
@@ -248,8 +258,21 @@ def _source(
         counting=applied.counting,
         _chunks=lambda: applied.chunks(chunks()),
         _payments=source._payments if mapping.rows is None else applied.payments,
+        _evidence=_evidence(header, own, mapping),
         _negative=None if mapping.signed is None else mapping.signed.negative,
     )
+
+
+def _evidence(header: Header, own: Header, mapping: Mapping | None) -> AmountEvidence | None:
+    """Return what the file says about its amounts; None where it has none."""
+    if "amount" not in header.columns:
+        return None
+    if mapping is None:
+        return AmountEvidence({"amount": "amount"}, None, header.carried)
+    inner = dict(zip(own.names, own.internal, strict=True))
+    theirs = [] if "amount" in mapping.fixed else mapping.amount_columns(own.names)
+    columns = {str(inner[name]): name for name in theirs}
+    return AmountEvidence(columns or {"amount": "amount"}, mapping.numbers.get("amount"), header.carried)
 
 
 def _known_names(mapping: Mapping | None) -> tuple[str, ...]:
@@ -264,14 +287,14 @@ def _headers(
     place = f"{name}: "
     refuse_bank_file(name, "\n".join(names))  # a workbook may hold the lines of one
     refuse_no_header(names, place)
-    if mapping is None:
+    if mapping is None or mapping.name == OPTION:
         try:
             header = read_header(names, required=required, place=place)
         except FileRefused as error:
             if ours_as_meant(names).issuperset(required):
                 raise
             raise ForeignColumns(f"{error}. For a file with its own column names: batchpay map FILE") from None
-        return header, header
+        return header, header if mapping is None else mapping.own_header(names, place)
     own = mapping.own_header(names, place)
     mapped = mapping.mapped_names(own)
     try:
@@ -283,6 +306,8 @@ def _headers(
         raise FileRefused(f"{error}; {told}") from None
 
 
+OPTION = "--amounts-in"
+"""The name of the map that is made for a file with our own columns whose unit a person states."""
 SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "adl", "http", "https", "file")
 
 

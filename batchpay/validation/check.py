@@ -15,6 +15,7 @@ import polars as pl
 from batchpay.errors import SettingsNotUsable
 from batchpay.intake.streams import ahead
 from batchpay.schemas import checks
+from batchpay.schemas.amount_text import UNIT_UNKNOWN
 from batchpay.schemas.catalogue import check_rules_off
 from batchpay.schemas.checks import normalize
 from batchpay.schemas.columns import (
@@ -56,6 +57,7 @@ _PROVEN_COLUMNS = ("_row", "_line", *(name for name in COLUMNS if name in (*CASH
 _COUNTED_AS_IS = {"amount": AMOUNT, "achAccountNumber": ACCOUNT}
 _COMPARED_AS_IS = {**_COUNTED_AS_IS, PAYMENT_ID: IDENTIFIER, "invoiceNumber": IDENTIFIER}
 _AMOUNT_FAULT = f"{FAULT}amount"
+_NO_DOLLARS = f"^(?:{MAP_FAULT}|currency_mark: |{UNIT_UNKNOWN})"
 
 
 class ChunkSource(Protocol):
@@ -255,8 +257,8 @@ def _with_all_columns(chunk: pl.DataFrame) -> pl.DataFrame:
 def _careful_cents(frame: pl.DataFrame) -> pl.Series:
     """Return the cents of amounts however they are written, null where one can't be read."""
     amounts = frame["amount"]
-    if _AMOUNT_FAULT in frame.columns:  # if the map can't read an amount, nobody can
-        amounts = amounts.set(frame[_AMOUNT_FAULT].str.starts_with(MAP_FAULT).fill_null(value=False), None)
+    if _AMOUNT_FAULT in frame.columns:  # if the map can't read an amount, or it isn't known to be dollars, nobody can
+        amounts = amounts.set(frame[_AMOUNT_FAULT].str.contains(_NO_DOLLARS).fill_null(value=False), None)
     cents = pl.select(checks.cents_of_money(pl.lit(amounts))).to_series()
     unreadable = (cents.is_null() & amounts.is_not_null()).arg_true()
     return cents.scatter(

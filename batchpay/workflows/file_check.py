@@ -321,6 +321,7 @@ def open_file(request: FileRequest) -> Source:
             sheet=request.sheet,
             include_hidden=request.include_hidden,
             mapping=_load_map(request.map_file) if request.map_file else request.mapping,
+            amounts_in=request.amounts_in,
             name=request.name,
         )
 

@@ -79,6 +79,8 @@ class FileRequest:
     map_file: str | None = None
     mapping: Mapping | None = None
     """A map that was already read, instead of one in a file."""
+    amounts_in: str | None = None
+    """What amounts without decimals are in, where a person says so: dollars, cents or thousands."""
     expect_rows: int | None = None
     expect_cents: int | None = None
     max_errors: int = 1000
@@ -117,6 +119,7 @@ class CheckOptions:
     sheet: str | None = None
     include_hidden: bool = False
     map_file: str | None = None
+    amounts_in: str | None = None
     expect_rows: int | None = None
     expect_cents: int | None = None
     max_errors: int = 1000
@@ -170,6 +173,7 @@ def file_request(path: str, rejects: Path | None, options: CheckOptions, setting
         sheet=options.sheet,
         include_hidden=options.include_hidden,
         map_file=options.map_file,
+        amounts_in=options.amounts_in,
         expect_rows=options.expect_rows,
         expect_cents=options.expect_cents,
         max_errors=options.max_errors,

@@ -31,7 +31,8 @@ def rows_of(name: str) -> Iterator[dict[str, str]]:
 COUNTRY_NAMES = {row["code"]: row["name"] for row in rows_of("countries.csv")}
 COUNTRIES = tuple(COUNTRY_NAMES)
 _CURRENCIES = tuple(rows_of("currencies.csv"))
-CURRENCIES = tuple(row["code"] for row in _CURRENCIES)
+CURRENCY_NAMES = {row["code"]: row["name"] for row in _CURRENCIES}
+CURRENCIES = tuple(CURRENCY_NAMES)
 NO_DECIMALS = tuple(row["code"] for row in _CURRENCIES if row["decimals"] == "0")
 _MARKS = tuple(rows_of("amount_marks.csv"))
 CURRENCIES_OF = {row["mark"].lower(): tuple(row["currencies"].split()) for row in _MARKS if row["kind"] == "currency"}

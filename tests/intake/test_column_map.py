@@ -76,7 +76,7 @@ def test_what_was_told_of_the_file_is_not_said_of_what_a_map_makes(tmp_path: Pat
     """A value of the map's own may need an escape, though no cell of the file does."""
     with open_source(write(tmp_path, EXPORT), mapping=load_mapping(write(tmp_path, BANK, "bank.toml"))) as source:
         assert all(BARE_ROW not in chunk.columns for _ in range(2) for chunk in source.chunks())
-    with open_source(write(tmp_path, EXPORT), required=()) as source:
+    with open_source(write(tmp_path, EXPORT.replace(",98", ",98.00")), required=()) as source:
         assert [BARE_ROW in chunk.columns for _ in range(2) for chunk in source.chunks()] == [False, True]
 
 

@@ -401,7 +401,7 @@ gatewayId = 7
     ('[columns]\na = "billingCity"\n[templates]\nbillingCity = "{b}"', "billingCity is made in 2 ways"),
     ('[columns]\na = "amount"\n[fixed]\namount = "1.00"', "amount is made of the file's cells and is in"),
     ('[fixed]\namount = "1.00"\n[formats.amount]\ndecimal = ","', "reads nothing"),
-    ('[formats.amount]\ncurrency = "12"', "currency is one to four"),
+    ('[formats.amount]\ncurrency = "12"', "currency is the symbol or the code"),
     ('[formats.amount]\nnegative = "credit"', 'negative can only be "CREDIT", "DEBIT", "refused"'),
     ('[columns]\na = ["amount", "taxAmount"]\n[formats.amount]\ndecimal = ","', "written in different ways"),
     ('[split]\n_a = "{billingCity}, {billingState}"', "begin with _ are never read: _a"),

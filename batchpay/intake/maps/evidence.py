@@ -90,7 +90,8 @@ class Ways:
 
 def amounts(cells: pl.Series) -> Ways:
     """Find how amounts are written; `cells` has no blank ones."""
-    symbols = cells.str.extract(_SYMBOL).drop_nulls().mode().sort()
+    symbols = cells.str.extract(_SYMBOL).drop_nulls()
+    symbols = symbols.filter(symbols.str.to_lowercase().is_in(list(tables.CURRENCIES_OF))).mode().sort()
     found = []
     for decimal, thousands in _NUMBERS:
         form = NumberFormat(decimal, thousands, symbols[0] if len(symbols) else "", "CREDIT")

@@ -20,6 +20,8 @@ REFUSED = "refused"
 MEANINGS = (Direction.CREDIT.value, Direction.DEBIT.value, REFUSED)
 DECIMALS = (".", ",")
 THOUSANDS = (".", ",", " ", "'")
+UNITS = ("dollars", "cents", "thousands")
+"""What amounts may be in: whole numbers of any of them are written alike."""
 _ALIKE = {" ": " \u00a0\u202f\u2009", "'": "'\u2019"}
 """Characters that are used in place of a separator."""
 _BLANKS = "[ \u00a0\u202f]*"
@@ -64,11 +66,13 @@ class NumberFormat:
     currency: str = ""
     negative: str = REFUSED
     """The direction of negative amounts (positive ones are the other), or that they are refused."""
+    unit: str = ""
+    """What the amounts are in, one of UNITS; if not stated, dollars, where any amount of the file has decimals."""
 
     @property
     def example(self) -> str:
         """An amount as it is written in this format."""
-        return f"1{self.thousands}234{self.decimal}56"
+        return f"1{self.thousands}234" + (f"{self.decimal}56" if self.unit != "cents" else "")
 
     def read(self, cells: pl.Series, named: str) -> Reading:
         """Read a column of texts; `named` is what the person calls it."""
@@ -77,11 +81,12 @@ class NumberFormat:
         whole = pl.col("whole")
         for mark in _ALIKE.get(self.thousands, self.thousands):
             whole = whole.str.replace_all(mark, "", literal=True)
-        fraction = (pl.col("fraction").fill_null("") + "00").str.slice(0, 2)
+        fraction = pl.col("fraction").fill_null("")
         is_number = pl.col("whole").is_not_null() & sign.is_in(["", "+", *_NEGATIVE])
+        is_number &= pl.lit(self.unit != "cents") | (fraction == "")
         is_refused = sign.is_in(_NEGATIVE) & pl.lit(self.negative == REFUSED)
         found = parts.select(
-            text=pl.when(is_number & ~is_refused).then(pl.concat_str(whole, pl.lit("."), fraction)),
+            text=pl.when(is_number & ~is_refused).then(_in_dollars(whole, fraction, self.unit)),
             is_wrong=pl.col("cell").is_not_null() & ~is_number,
             is_refused=is_number & is_refused,
         )
@@ -96,6 +101,7 @@ class NumberFormat:
         return pl.select(pl.when(is_negative).then(pl.lit(self.negative)).otherwise(pl.lit(other))).to_series()
 
     def _pattern(self) -> str:
+        decimals_max = 5 if self.unit == "thousands" else 2
         currency = f"(?:{re.escape(self.currency)})?" if self.currency else ""
         whole = "[0-9]+"
         if self.thousands:  # in groups of one kind of blank: 1 234 567
@@ -106,10 +112,37 @@ class NumberFormat:
             whole = f"{grouped}|{whole}"
         parts = (
             "(?P<front>[-+(\u2212])?", currency, "(?P<inner>[-(\u2212])?",
-            f"(?P<whole>{whole})(?:{re.escape(self.decimal)}(?P<fraction>[0-9]{{1,2}}))?",
+            f"(?P<whole>{whole})(?:{re.escape(self.decimal)}(?P<fraction>[0-9]{{1,{decimals_max}}}))?",
             currency, "(?P<back>[-)\u2212])?", currency,
         )  # fmt: skip
         return f"^{_BLANKS}{_BLANKS.join(part for part in parts if part)}{_BLANKS}$"
+
+
+def _in_dollars(whole: pl.Expr, fraction: pl.Expr, unit: str) -> pl.Expr:
+    """Return digits before and after the point, in a unit, as dollars and cents."""
+    if unit not in ("cents", "thousands"):
+        return pl.concat_str(whole, pl.lit("."), (fraction + "00").str.slice(0, 2))
+    cents = whole if unit == "cents" else whole + fraction.str.pad_end(5, "0")
+    cents = cents.str.strip_chars_start("0").str.zfill(3)
+    return pl.concat_str(cents.str.head(-2), pl.lit("."), cents.str.tail(2))
+
+
+@dataclass(frozen=True, slots=True)
+class StatedUnit(NumberFormat):
+    """Amounts of our own form, except for those in a unit that a person states: every other cell is left to the rules.
+
+    Those in dollars or cents have no decimals; a number that begins with a zero is no amount.
+    """
+
+    def read(self, cells: pl.Series, named: str) -> Reading:
+        """Read a column of texts."""
+        parts = cells.str.extract_groups(r"^(0|[1-9][0-9]*)(?:\.([0-9]{1,5}))?$").struct.unnest()
+        parts = parts.rename(dict(zip(parts.columns, ("whole", "fraction"), strict=True)))
+        has_decimals = pl.col("fraction").is_not_null()
+        is_read = pl.col("whole").is_not_null() & (pl.lit(self.unit == "thousands") | ~has_decimals)
+        text = _in_dollars(pl.col("whole"), pl.col("fraction").fill_null(""), self.unit)
+        found = parts.select(text=pl.when(is_read).then(text), is_wrong=has_decimals & pl.lit(self.unit == "cents"))
+        return Reading(found["text"], _words(found["is_wrong"], f"{named} has decimals, and amounts are in cents"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,16 +12,16 @@ every row, whatever the file says. Older maps have `[columns]`, `[split]` and `[
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from batchpay.errors import FileRefused, did_you_mean
-from batchpay.intake.maps.formats import DECIMALS, MEANINGS, THOUSANDS, DateFormat, NumberFormat, Pattern
+from batchpay.intake.maps.formats import DECIMALS, MEANINGS, THOUSANDS, UNITS, DateFormat, NumberFormat, Pattern
 from batchpay.intake.maps.mapping import Mapping, RowWords
 from batchpay.intake.small_tables import read_toml
+from batchpay.schemas.amount_text import currencies_of
 from batchpay.schemas.columns import COLUMNS, DATES, DIRECTION, FLAGS, MONEY
 from batchpay.schemas.tables import CHOICES
 from batchpay.text import column_name
@@ -31,9 +31,8 @@ LEFT_OUT = "left_out"
 SIDES = {"debit": "DEBIT", "credit": "CREDIT"}
 """The entries of [columns] for amounts in two columns, by the direction of what is in them."""
 _TABLES = ("columns", "rows", "split", "templates", "values", "formats", "defaults", "fixed")
-_NUMBER_KEYS = ("decimal", "thousands", "currency", "negative")
+_NUMBER_KEYS = ("decimal", "thousands", "currency", "unit", "negative")
 _VALUES_FORM = 'write [values.COLUMN], then ours = "theirs"'
-_CURRENCY = re.compile(r"[^0-9\s.,'()+\-\u2212]{1,4}")
 _WRITTEN = {"ours = theirs": True, "theirs = ours": False}
 """What `written` at the top of a map can be, for the rare one that could be read both ways."""
 
@@ -261,7 +260,7 @@ class _Tables:
                 self.problems.append(f"[formats]: {column_name(name)} contains no amounts and no dates{close}")
                 continue
             place = f"[formats.{name}]"
-            allowed = ("date",) if name in DATES else _NUMBER_KEYS if name == "amount" else _NUMBER_KEYS[:3]
+            allowed = ("date",) if name in DATES else _NUMBER_KEYS if name == "amount" else _NUMBER_KEYS[:-1]
             given = self._texts(f"formats.{name}", table)
             before = len(self.problems)
             for key in given:
@@ -288,14 +287,15 @@ class _Tables:
 
 def _number_problems(given: dict[str, str]) -> list[str]:
     problems = []
-    for key, choices in (("decimal", DECIMALS), ("thousands", ("", *THOUSANDS)), ("negative", MEANINGS)):
+    choices_of = {"decimal": DECIMALS, "thousands": ("", *THOUSANDS), "unit": ("", *UNITS), "negative": MEANINGS}
+    for key, choices in choices_of.items():
         if given.get(key, choices[0]) not in choices:
             told = ", ".join(f'"{choice}"' for choice in choices if choice)
             problems.append(f"{key} can only be {told}{did_you_mean(given[key], choices)}")
     if given.get("decimal", ".") == given.get("thousands"):
         problems.append("decimal and thousands must differ")
-    if given.get("currency") and not _CURRENCY.fullmatch(given["currency"]):
-        problems.append("currency is one to four characters that no number has, like $ or USD")
+    if given.get("currency") and not currencies_of(given["currency"]):
+        problems.append("currency is the symbol or the code of a currency, like $ or USD")
     return problems
 
 

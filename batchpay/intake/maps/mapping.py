@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from batchpay.errors import FileRefused, did_you_mean
 from batchpay.intake.header import OWN, UNNAMED, CellForm, Header, canonical_name
-from batchpay.intake.maps.formats import REFUSED, DateFormat, NumberFormat, Pattern
+from batchpay.intake.maps.formats import REFUSED, DateFormat, NumberFormat, Pattern, StatedUnit
 from batchpay.schemas.columns import ACCOUNT, COLUMNS, DIGITS_MATTER, DIRECTION, MONEY, PAYMENT_ID, ROUTING
 from batchpay.text import column_name
 
@@ -78,6 +78,18 @@ class Mapping:
         """The format of amounts whose sign determines the direction, if there is one."""
         found = self.numbers.get("amount")
         return None if found is None or found.negative == REFUSED else found
+
+    def with_unit(self, unit: str) -> Mapping:
+        """Return the map that also says what amounts without decimals are in; raises FileRefused if it says another."""
+        number = self.numbers.get("amount")
+        if number is not None and number.unit not in ("", unit):
+            raise FileRefused(f"the map {self.name} says that amounts are in {number.unit}, not in {unit}")
+        stated = StatedUnit(unit=unit) if number is None else replace(number, unit=unit)
+        return replace(self, numbers={**self.numbers, "amount": stated})
+
+    def amount_columns(self, names: Sequence[str]) -> list[str]:
+        """Return which of these columns of a file amounts are read from; none where they are made of several cells."""
+        return [name for name in names if name in self.sides.values() or "amount" in self.targets_of(name)]
 
     def own_header(self, names: Sequence[str], place: str) -> Header:
         """Return the file's own columns; raises FileRefused if one that the map names is missing, or one is twice."""
