@@ -35,7 +35,7 @@ def run(*arguments: str, typed: str = "") -> Result:
 def test_a_terminal_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers are numbers or a value; 0 and a blank leave a question open; the rest is what was asked for."""
     monkeypatch.setattr(output, "is_terminal", lambda: True)
-    asked = run("--write", "theirs.toml", typed="2\n1\n\n1\n\n1\n2\n1\n3\n2\n0\n")
+    asked = run("--write", "theirs.toml", typed="2\n1\n1\n1\n\n\n\n1\n2\n1\n4\n2\n0\n")
     assert asked.exception is None, asked.stderr
     assert "Error" not in asked.stderr
     assert asked.stderr.count(": how is column Start Date written?\n") >= 2, "taken back, and asked again"
@@ -64,7 +64,7 @@ def test_without_a_terminal_nothing_is_asked(folder: Path) -> None:
     said = run()
     assert said.return_value == 8
     assert said.stderr == ""
-    assert "open: recurringStartDate: how is column Start Date written?" in said.stdout
+    assert "open: recurringIndicator: are these recurring payments? (Start Date)" in said.stdout
     assert "nothing was written: --write PATH writes the map" in said.stdout
     assert not list(folder.glob("*.toml"))
     assert "0012345" not in said.stdout

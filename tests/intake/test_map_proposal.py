@@ -16,6 +16,7 @@ from batchpay.intake.maps.draft import Choice, Draft, Entry, Question
 from batchpay.intake.maps.evidence import NAMES, amounts, column_called, dates, ours_for
 from batchpay.intake.maps.loading import mapping_of
 from batchpay.intake.maps.proposal import finished, propose
+from batchpay.schemas.columns import DIRECTION
 from batchpay.schemas.words import header_key
 
 ROUTING = ["021000021", "011000015", "021000322"]
@@ -184,14 +185,18 @@ def test_day_and_month_are_never_guessed() -> None:
     """Dates that can be read in two ways are asked about; the column is left out until they are."""
     draft = draft_of(**{"Start Date": ["03/04/2026", "05/04/2026", None]})
     assert "Start Date" not in draft.targets
+    choose(draft, "recurringIndicator", "TRUE")
+    assert "Start Date" not in draft.targets
     texts = [choice.text for choice in asked(draft)["recurringStartDate"].choices]
     assert texts == ["03/04/2026 is March 4, 2026", "03/04/2026 is April 3, 2026"]
     choose(draft, "recurringStartDate", "03/04/2026 is April")
     assert draft.tables["formats"]["recurringStartDate"] == {"date": "%d/%m/%Y"}
     sure = draft_of(**{"Start Date": ["31/12/2026", "05/04/2026", None]})
+    choose(sure, "recurringIndicator", "TRUE")
     assert sure.tables["formats"]["recurringStartDate"] == {"date": "%d/%m/%Y"}
-    assert "recurringIndicator" in asked(sure)
+    assert "recurringEndOfMonth" in asked(sure)
     ours = draft_of(**{"Start Date": ["12/31/2026", "05/04/2026", None]})
+    choose(ours, "recurringIndicator", "TRUE")
     assert "recurringStartDate" not in ours.tables.get("formats", {})
 
 
@@ -293,3 +298,124 @@ def test_any_text_is_a_line_of_toml() -> None:
     draft = Draft([Entry("columns", key, value, "why\nnot") for key, value in wild.items()])
     draft.questions.append(Question("amount", "which\n[fixed]?", (Choice("x", (Entry("fixed", "amount", '"\n'),)),)))
     assert tomllib.loads(draft.toml(["head\nline"])) == {"columns": wild, "fixed": {}}
+
+
+def test_debits_and_credits_in_two_columns_are_one_question() -> None:
+    """A map could take one of the two columns only."""
+    amounts = {"Amount": [], "Debit": ["1.250,50", None, "7,00"], "Credit": [None, "20,00", "0,00"]}
+    draft = draft_of(**amounts)
+    assert "A bank's own Debit column usually means that you pay." in asked(draft)["amount"].text
+    choose(draft, "amount", "Debit is paid out")
+    assert {key: draft.tables["columns"][key] for key in ("debit", "credit")} == {"credit": "Debit", "debit": "Credit"}
+    assert draft.tables["formats"]["amount"] == {"decimal": ",", "thousands": "."}
+    assert DIRECTION not in asked(draft)
+    mapping_of(draft.tables, "m.toml")
+
+
+@pytest.mark.parametrize(("header", "words", "signs", "ways"), [
+    ("S/H", "HSH", "", {"CREDIT": ["H"], "DEBIT": ["S"]}), ("D/C", "CDC", "", {"CREDIT": ["C"], "DEBIT": ["D"]}),
+    ("Kennzeichen", "SHS", "", {"CREDIT": ["H"], "DEBIT": ["S"]}),
+    ("Soll/Haben", "HSH", "-", {"CREDIT": ["H"], "DEBIT": ["S"]}),
+])  # fmt: skip
+def test_words_of_a_direction(header: str, words: str, signs: str, ways: dict[str, list[str]]) -> None:
+    """A column of S and H was not used, and one direction asked for all rows: what came back was paid."""
+    signed = {word: signs if word == "S" else "" for word in words}
+    draft = draft_of(**{header: [*words], "Amount": [f"{at}.50{signed[word]}" for at, word in enumerate(words, 1)]})
+    if header == "Kennzeichen":
+        choose(draft, DIRECTION, "Kennzeichen (3 of 3 cells hold words that are known)")
+    choose(draft, DIRECTION, "CREDIT: ")
+    assert draft.tables["columns"][DIRECTION] == header
+    assert draft.tables["values"][DIRECTION] == ways
+    assert draft.tables.get("formats", {"amount": {}})["amount"].get("negative") == ("DEBIT" if signs else None)
+    assert DIRECTION not in asked(draft)
+
+
+def test_transaction_codes_say_the_kind_of_account_too() -> None:
+    """22 and 32 pay, 27 and 37 collect; 22 and 27 are checking."""
+    draft = draft_of(**{"Account Type": [], "Tran Code": ["22", "37", "22"]})
+    choose(draft, DIRECTION, "CREDIT: 22 is paid out; DEBIT: 37 is collected")
+    assert draft.targets["Tran Code"] == [DIRECTION, "achDepositType"]
+    assert draft.tables["values"]["achDepositType"] == {"CHECKING": ["22"], "SAVINGS": ["37"]}
+
+
+def test_words_that_may_be_no_payments_are_asked_one_by_one() -> None:
+    """A credit memo among payments is money that nobody is owed: its rows can be left out."""
+    draft = draft_of(Type=["Payment", "Credit memo", "Payment"])
+    choose(draft, DIRECTION, "Type (3 of 3")
+    choose(draft, DIRECTION, "it is no payment")
+    choose(draft, DIRECTION, "CREDIT: it is paid out")
+    finished(draft, [*PAYABLES, "Type"])
+    assert draft.tables["rows"] == {"column": "Type", "left_out": ["Credit memo"], "payments": ["Payment"]}
+    mapping_of(draft.tables, "m.toml")
+
+
+def test_which_words_of_a_status_are_payments() -> None:
+    """Voided and paid bills were paid with the others; an unknown word is asked by itself."""
+    draft = draft_of(Status=["Open", "Voided", "Frobnicated"])
+    first, second = (question for question in draft.questions if question.about == "rows")
+    assert (first.choices[0].text, second.text) == (
+        "left out: Voided (1 row); Open (1 row) is paid",
+        "is a row with Frobnicated (1 row) in column Status a payment?",
+    )
+    choose(draft, "rows", "left out")
+    choose(draft, "rows", "no: left out")
+    rows = {"column": "Status", "left_out": ["Voided", "Frobnicated"], "payments": ["Open"]}
+    assert draft.tables["rows"] == rows
+    assert draft_of(Status=["Open", "Approved", "Open"]).tables["rows"]["payments"] == ["Open", "Approved"]
+    assert "rows" in asked(draft_of(X=["Open", "Paid", "Open"])), "by its words alone"
+    for honest in ({"Marital Status": ["single", "married", "divorced"]}, {"Paid": ["TRUE", "FALSE", "TRUE"]}):
+        assert "rows" not in asked(draft_of(**honest))
+
+
+def test_recurring_payments_are_asked_with_all_their_fields() -> None:
+    """Thirty monthly gifts were thirty debits today."""
+    columns = {
+        "Frequency": ["Monthly", "Weekly", "monthly"],
+        "Next Gift Date": ["12/1/2026", "12/13/2026", "12/9/2026"],
+    }
+    draft = draft_of(**columns)
+    (recurring,) = [one for one in draft.questions if one.about == "recurringIndicator"]
+    assert "rows with Weekly are errors: the gateway has only MONTHLY and DAILY" in recurring.choices[0].text
+    choose(draft, "recurringIndicator", "TRUE")
+    draft.take(asked(draft)["recurringNumOfPayments"], "12")
+    assert draft.tables["values"]["recurringBillingCycle"] == {"MONTHLY": ["Monthly", "monthly"]}
+    fixed = {"recurringIndicator": "TRUE", "recurringAgreementFlag": "1", "recurringEndOfMonth": "N"}
+    assert draft.tables["fixed"] == {**fixed, "recurringNumOfPayments": "12"}
+    assert draft.targets["Next Gift Date"] == ["recurringStartDate"]
+    once = draft_of(**columns)
+    choose(once, "recurringIndicator", "FALSE")
+    assert "Next Gift Date" not in once.targets and "recurringStartDate" not in asked(once)
+
+
+def test_the_amount_that_fits_comes_first() -> None:
+    """Gross and net stand in both rows of a person with two accounts; only the parts add up to what is due."""
+    draft = draft_of(**{
+        "Vendor ID": ["E1", "E2", "E1"], "Amount": [], "Gross Pay": ["100.00", "80.00", "100.00"],
+        "Net Pay": ["70.00", "60.00", "70.00"], "Deposit": ["50.00", "60.00", "20.00"],
+    })  # fmt: skip
+    texts = [choice.text for choice in asked(draft)["amount"].choices]
+    assert texts[0].startswith("Deposit (3 of 3 cells hold amounts, adding up to Net Pay for each payee")
+    assert [text.split(" (")[0] for text in texts[1:]] == ["Net Pay", "Gross Pay", "none of them"]
+
+
+@pytest.mark.parametrize(("name", "cells", "currencies"), [
+    ("Amount", ["€1,00", "€2,00", "€3,00"], ["EUR"]), ("Amount (GBP)", ["1.00", "2.00", "3.00"], ["GBP"]),
+    ("Amount", ["¥1,000", "¥2,000", "¥3,000"], ["JPY", "CNY"]), ("Amount USD", ["1.00", "2.00", "3.00"], None),
+])  # fmt: skip
+def test_amounts_in_another_currency_are_asked_about(name: str, cells: list[Any], currencies: list[str] | None) -> None:
+    """Euros were read as dollars, one for one."""
+    draft = draft_of(**{"Amount": [], name: cells})
+    assert draft.targets[name] == ["amount"]
+    question = asked(draft).get("currencyCode")
+    assert (question and [choice.text for choice in question.choices]) == currencies
+    known = draft_of(**{"Amount": [], name: cells, "Curr.": ["EUR"] * 3})
+    assert known.targets["Curr."] == ["currencyCode"] and "currencyCode" not in asked(known)
+
+
+def test_a_list_of_words_is_known_by_what_it_holds() -> None:
+    """A column of Checking and Savings under a strange name was not seen, and one value asked for all."""
+    draft = draft_of(**{"Account Type": [], "Sorte": ["Checking", "Savings", "Checking"]})
+    question = asked(draft)["achDepositType"]
+    assert [choice.text.split(" (")[0] for choice in question.choices] == [
+        "Sorte", "CHECKING: all are checking accounts", "SAVINGS: all are savings accounts",
+    ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -11,10 +12,19 @@ import polars as pl
 from batchpay.intake.header import letters_of
 from batchpay.intake.maps.formats import DateFormat, NumberFormat
 from batchpay.schemas import checks, tables, words
+from batchpay.schemas.amount_text import currencies_of
 from batchpay.schemas.columns import COLUMNS, DATES, MONEY, ROUTING
 from batchpay.schemas.tables import COUNTRY_NAMES, STATE_NAMES, STATES
 
-_LISTS = ("transactionType", "achAccountType", "achDepositType", "currencyCode", "billingCountry", "achSecCode")
+_LISTS = (
+    "transactionType",
+    "achAccountType",
+    "achDepositType",
+    "currencyCode",
+    "billingCountry",
+    "achSecCode",
+    "recurringBillingCycle",
+)
 CHOICES = {name: tables.CHOICES[name] for name in _LISTS} | {"billingState": (*STATES["US"], *STATES["CA"])}
 """Closed lists of ours that files of others have words for."""
 
@@ -36,12 +46,34 @@ _OURS_BY_WORD: dict[str, dict[str, str]] = {
 
 
 def column_called(name: str) -> tuple[str, bool] | None:
-    """Return our column that a name means, and whether exactly; None for a name that resembles none."""
+    """Return our column that a name means, and whether exactly; None for a name that resembles none.
+
+    A unit or a currency beside the name does not count: `amount_cents`, `Amount (GBP)`.
+    """
     key = words.header_key(name)
-    if key in _BY_NAME:
-        return _BY_NAME[key], True
+    for one in (key, words.header_key(beside(name)[0])):
+        if one in _BY_NAME:
+            return _BY_NAME[one], True
     close = difflib.get_close_matches(key, _BY_NAME, n=1, cutoff=_FUZZY) if len(key) > 3 else []
     return (_BY_NAME[close[0]], False) if close else None
+
+
+_PARTS = re.compile(r"[\s_()\[\]{}/:;,.*-]+|(?<=[a-z])(?=[A-Z])")
+
+
+def beside(name: str) -> tuple[str, str | None, str | None]:
+    """Return a name without the unit and the currency that it ends or begins with, and these two."""
+    parts = [part for part in _PARTS.split(name) if part]
+    unit = currency = None
+    for at in range(1, len(parts)):
+        said = words.meaning("unit", " ".join(parts[at:]))
+        if said is not None:
+            parts, unit = parts[:at], said
+            break
+    for at in (-1, 0):
+        if len(parts) > 1 and len(parts[at]) > 2 and currencies_of(parts[at]):
+            currency = parts.pop(at).upper()
+    return " ".join(parts), unit, currency
 
 
 def ours_for(target: str, word: str) -> str | None:
@@ -182,11 +214,11 @@ def agreeing(target: str, cells: pl.Series) -> tuple[int, str]:
         ways = dates(cells)
         return (ways.best[0].count if ways.best else 0), "dates"
     if target in CHOICES:
-        known = [word for word in cells.unique() if ours_for(target, word) is not None]
+        known = [word for word in cells.unique() if ours_for(target, word) or words.meaning(target, word)]
         return int(cells.is_in(known).sum()), "words that are known"
     if target in _TEXTS:
         return int(cells.str.contains(r"\p{L}").sum()), "letters"
     if target in _TESTS:
-        check, words = _TESTS[target]
-        return int(check(cells).sum()), words
+        check, told = _TESTS[target]
+        return int(check(cells).sum()), told
     return len(cells), ""

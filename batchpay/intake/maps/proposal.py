@@ -15,23 +15,37 @@ import polars as pl
 
 from batchpay.errors import FileRefused
 from batchpay.intake.header import Header, canonical_name, is_pattern, near_miss
-from batchpay.intake.maps.draft import (
+from batchpay.intake.maps.draft import Choice, Draft, Entry, Question
+from batchpay.intake.maps.evidence import (
+    CHOICES,
+    COMBINED,
+    NAMES,
+    agreeing,
+    amounts,
+    beside,
+    column_called,
+    has_decimals,
+    ours,
+    ours_for,
+)
+from batchpay.intake.maps.formats import NumberFormat, Pattern
+from batchpay.intake.maps.loading import LEFT_OUT, SIDES
+from batchpay.intake.maps.mapping import Mapping as ColumnMap
+from batchpay.intake.maps.questions import (
     ASKED_MAX,
-    Choice,
-    Draft,
-    Entry,
-    Question,
+    ROWS,
     amount_entries,
+    currency_questions,
     date_entries,
     direction,
+    direction_entries,
     money_entries,
+    row_entries,
+    side_entries,
     word_entries,
 )
-from batchpay.intake.maps.evidence import CHOICES, COMBINED, NAMES, agreeing, column_called, has_decimals, ours
-from batchpay.intake.maps.formats import Pattern
-from batchpay.intake.maps.loading import LEFT_OUT
-from batchpay.intake.maps.mapping import Mapping as ColumnMap
-from batchpay.schemas.columns import ACCOUNT, COLUMNS, DATES, MONEY, PAYMENT_ID, REQUIRED, ROUTING
+from batchpay.schemas.columns import ACCOUNT, COLUMNS, DATES, DIRECTION, MONEY, PAYMENT_ID, REQUIRED, ROUTING
+from batchpay.schemas.words import header_means, meaning
 from batchpay.text import column_name
 
 NAME, FIRST, LAST = "achNameOnCheck", "billingFirstName", "billingLastName"
@@ -49,17 +63,7 @@ _MISSING = {
     NAME: "the file can't be paid as it is: no column has the names of the payees",
 }
 _NO_BANK_DETAILS = "the file can't be paid by ACH: it has no bank details, neither routing nor account numbers"
-_FIRST_ASKED = (
-    "amount",
-    "transactionType",
-    "currencyCode",
-    ROUTING,
-    ACCOUNT,
-    NAME,
-    FIRST,
-    "recurringIndicator",
-    *DATES,
-)
+_FIRST_ASKED = ("amount", DIRECTION, ROWS, "currencyCode", ROUTING, ACCOUNT, NAME, FIRST, *DATES, "recurringIndicator")
 """What decides most about the money is asked first; the others follow as our columns do."""
 
 
@@ -118,7 +122,17 @@ def propose(cells: Mapping[str, pl.Series]) -> Draft:
 
 
 def finished(draft: Draft, names: Sequence[str]) -> None:
-    """Leave out the columns that the map does not name and that would be taken for ours, or for ours mistyped."""
+    """Leave out the columns that the map does not name and that would be taken for ours, or for ours mistyped.
+
+    A word whose rows are left out is no payment, whatever else was said of the others of its column.
+    """
+    gone = draft.tables.get(ROWS, {}).get("left_out", ())
+    draft.entries = [
+        replace(one, value=[word for word in one.value if word not in gone])
+        if (one.table, one.key) == (ROWS, "payments")
+        else one
+        for one in draft.entries
+    ]
     targets = draft.targets
     left = {name: canonical_name(name) for name in names if name not in targets and name.strip() and name[0] != "_"}
     tables = draft.tables
@@ -144,15 +158,21 @@ class _Proposer:
         """The file's column by ours, where it is certain."""
         self._asked: set[str] = set()
         self._found = self._candidates()
+        self._status = next((name for name in self._cells if header_means(name) == "status"), None)
+        self._sides = [name for side in SIDES for name in self._cells if header_means(name) == side]
 
     def draft(self) -> Draft:
         """Return everything that is certain, and the questions."""
         self._by_content()
+        self._amounts()
         for target in COLUMNS:
-            self._decide(target, self._found.get(target, []))
+            if target not in _SCHEDULE or "recurringIndicator" in self._found:
+                self._decide(target, self._found.get(target, []))
         self._names()
-        if not {"amount", "transactionType"} & (self._decided.keys() | self._asked):
+        if not {"amount", DIRECTION} & (self._decided.keys() | self._asked):
             self._draft.questions.append(direction())
+        self._rows()
+        self._schedule()
         self._fixed()
         self._payment_id()
         places = {about: at for at, about in enumerate((*_FIRST_ASKED, *COLUMNS, PAYMENT_ID)[::-1])}
@@ -187,8 +207,8 @@ class _Proposer:
 
     def _by_content(self) -> None:
         """Find by their cells alone what no name shows: routing numbers are proven, the others are asked about."""
-        named = {one.name for some in self._found.values() for one in some if one.is_sure}
-        for target in (ROUTING, ACCOUNT, "amount"):
+        named = {one.name for some in self._found.values() for one in some if one.is_sure} | {*self._sides}
+        for target in (ROUTING, ACCOUNT, "amount", DIRECTION, _DEPOSIT, "currencyCode"):
             if self._found.get(target):
                 continue
             for name, cells in self._cells.items():
@@ -196,9 +216,63 @@ class _Proposer:
                 if name in named or found.count < found.filled:
                     continue
                 may_be = {ROUTING: found.is_proof, "amount": has_decimals(cells), ACCOUNT: cells.n_unique() > 1}
-                if may_be[target]:
+                is_hinted = header_means(name) == f"{target}?"
+                if may_be[target] if target in may_be else is_hinted or _is_closed_list(target, cells):
                     self._found.setdefault(target, []).append(found)
                     named |= {name} if found.is_proof else set()
+
+    def _amounts(self) -> None:
+        """Offer every column that may be the amount, the one that fits first; or two, of debits and of credits."""
+        found = self._found.get("amount", [])
+        if len(self._sides) == 2 and not any(one.is_sure for one in found):
+            self._found["amount"] = []
+            cells = pl.concat([self._cells[name] for name in self._sides])
+            debit, credit = self._sides
+            entries, questions = side_entries(debit, credit, cells.filter(cells.str.contains(r"[1-9\p{L}]")))
+            self._draft.entries += entries
+            self._draft.questions += questions
+            self._asked |= {"amount", DIRECTION}
+            self._found[DIRECTION] = []
+            return
+        taken = {one.name for target, some in self._found.items() for one in some if target != "amount" and one.is_sure}
+        for name, cells in self._cells.items():
+            if (
+                name not in {one.name for one in found} | taken
+                and has_decimals(cells)
+                and not any(one.is_ours for one in found)
+            ):
+                facts = _cell_facts("amount", cells)
+                if facts["count"] >= facts["filled"] * _ENOUGH:
+                    found.append(_Candidate(name, is_exact=False, **facts, is_named=False))
+        parts = self._adding_up([one.name for one in found])
+        found = [replace(one, words=one.words + parts.get(one.name, "")) for one in found]
+        found.sort(key=lambda one: (one.name not in parts, _rank(one.name)))
+        if found:
+            self._found["amount"] = found
+
+    def _adding_up(self, names: Sequence[str]) -> dict[str, str]:
+        """Return which columns add up, for each payee with several rows, to what another one repeats in each."""
+        of_payee = [one.name for target in ("billingInternalId", NAME) for one in self._found.get(target, [])]
+        if not of_payee or len(names) < 2:
+            return {}
+        columns = {}
+        for name in names:
+            ways = amounts(self._cells[name])
+            form = ways.best[0].form if ways.best else NumberFormat()
+            assert isinstance(form, NumberFormat)
+            columns[name] = form.read(self._all[name], "").text.cast(pl.Decimal(38, 2), strict=False)
+        frame = pl.DataFrame({**columns, "": self._all[of_payee[0]]}).filter(pl.col("").is_not_null())
+        groups = frame.group_by("").agg(
+            pl.len().alias(" "), *(pl.sum(name).name.suffix("\x00+") for name in names),
+            *(pl.max(name).name.suffix("\x00=") for name in names), *(pl.n_unique(name) for name in names),
+        ).filter(pl.col(" ") > 1)  # fmt: skip
+        found = {}
+        for part in names if groups.height else ():
+            for whole in names:
+                is_one = (groups[whole] == 1).all() and (groups[f"{part}\x00+"] == groups[f"{whole}\x00="]).all()
+                if part != whole and is_one:
+                    found[part] = f", adding up to {column_name(whole)} for each payee with several rows"
+        return found
 
     def _decide(self, target: str, found: list[_Candidate]) -> None:
         found = [one for one in found if one.name not in self._decided.values()]
@@ -253,7 +327,13 @@ class _Proposer:
             # Our own file: a cell that is written differently is an error in its row.
             return [], [direction()] if target == "amount" and not self._found.get("transactionType") else []
         if target == "amount":
-            return amount_entries(name, cells, has_direction=bool(self._found.get("transactionType")))
+            entries, questions = amount_entries(name, cells, has_direction=bool(self._found.get(DIRECTION)))
+            if not self._found.get("currencyCode"):
+                mark = next((str(one.value) for one in entries if one.key == "currency"), beside(name)[2] or "")
+                questions = [*questions, *currency_questions(name, mark)]
+            return entries, questions
+        if target == DIRECTION:
+            return self._of_direction(name, cells)
         if target in MONEY:
             return money_entries(target, name, cells)
         if target in DATES:
@@ -263,6 +343,78 @@ class _Proposer:
         if target == NAME and not (self._found.get(FIRST) or self._found.get(LAST)):
             return [], [self._how_named(name)]
         return [], []
+
+    def _of_direction(self, name: str, cells: pl.Series) -> tuple[list[Entry], list[Question]]:
+        """Ask what the words of a direction mean, and whether the signs of the amounts say the same."""
+        negative: frozenset[str] = frozenset()
+        sure = [one for one in self._found.get("amount", []) if one.is_sure] or self._found.get("amount", [])
+        if sure and self._all[name].null_count() == self._all[sure[0].name].null_count():
+            frame = pl.DataFrame({"word": self._all[name], "is": self._all[sure[0].name].str.contains(r"[-(\x{2212}]")})
+            by = frame.drop_nulls().group_by("word").agg(pl.col("is").any(), pl.col("is").all().alias("all"))
+            if (by["is"] == by["all"]).all():
+                negative = frozenset(by.filter(pl.col("is"))["word"])
+        codes: list[Entry] = []
+        if not self._found.get(_DEPOSIT) and {*cells.unique()} <= {*_CODES}:
+            codes = [Entry("columns", _DEPOSIT, name, "ACH transaction codes")]
+            codes += [Entry(f"values.{_DEPOSIT}", _CODES[word], [word]) for word in sorted(cells.unique())]
+            self._asked.add(_DEPOSIT)
+        return direction_entries(name, cells, negative, tuple(codes), may_leave_out=self._status is None)
+
+    def _rows(self) -> None:
+        """Ask which rows are payments, by a status or by a column that has nothing but words of one."""
+        name, cells = self._status, self._cells
+        used = {*self._draft.targets, *self._decided.values()}
+        if name is None:
+            kinds = {one: {meaning("status", word) for word in cells[one].unique()} for one in cells if one not in used}
+            name = next((one for one, kind in kinds.items() if kind <= {"yes", "no"} and "no" in kind), None)
+        if name is None:
+            return
+        is_payment = self._all[self._decided[ROUTING]].is_not_null() if ROUTING in self._decided else None
+        of_rows = cells[name] if is_payment is None else self._all[name].filter(is_payment)
+        entries, questions = row_entries(name, of_rows)
+        for entry in entries:
+            self._draft.add(entry)
+        self._draft.questions += questions
+
+    def _schedule(self) -> None:
+        """Ask whether the rows are recurring payments, where a column has dates or a frequency of such."""
+        found = {target: some[0] for target in _SCHEDULE if (some := self._found.get(target))}
+        if "recurringIndicator" in self._found or not found:
+            return
+        entries: list[Entry] = [
+            Entry("fixed", "recurringIndicator", "TRUE"),
+            Entry("fixed", "recurringAgreementFlag", "1"),
+        ]
+        questions: list[Question] = []
+        refused: list[str] = []
+        for target in _SCHEDULE:
+            if target in found and target != _CYCLE:
+                more, asked = self._taken(target, found[target])
+                entries, questions = [*entries, *more], [*questions, *asked]
+            elif target in found:
+                name, words = found[target].name, sorted(self._cells[found[target].name].unique())
+                entries.append(Entry("columns", target, name, found[target].why))
+                of_ours = {word: ours_for(target, word) for word in words[:_CYCLES_MAX]}
+                entries += [Entry(f"values.{target}", one, [word]) for word, one in of_ours.items() if one]
+                refused = [column_name(word) for word, one in of_ours.items() if not one]
+            elif target == "recurringEndOfMonth":
+                start = found.get("recurringStartDate")
+                if start is None or self._cells[start.name].str.contains(r"\b(29|30|31)\b").any():
+                    questions.append(_one_of(target))
+                else:
+                    entries.append(Entry("fixed", target, "N", "no start is at the end of a month"))
+            elif target in _FOR_ALL:
+                questions.append(_one_of(target))
+            elif target in _TYPED:
+                questions.append(Question(target, _TYPED[target], typed="fixed"))
+        told = "TRUE: each row is a recurring payment, to which its payer has agreed"
+        if refused:
+            told += f" (rows with {', '.join(refused)} are errors: the gateway has only MONTHLY and DAILY)"
+        once = Choice("FALSE: each row is paid once", (Entry("fixed", "recurringIndicator", "FALSE"),))
+        text = f"are these recurring payments? ({', '.join(column_name(one.name) for one in found.values())})"
+        choices = (Choice(told, tuple(entries), tuple(questions)), once)
+        self._draft.questions.append(Question("recurringIndicator", text, choices))
+        self._asked.add("recurringIndicator")
 
     def _names(self) -> None:
         """Derive the names of a person or a company from the columns that exist."""
@@ -317,9 +469,7 @@ class _Proposer:
         if not self._has("gatewayId"):
             text = "which gateway account pays or collects? (batchpay gateway list)"
             draft.questions.append(Question("gatewayId", text, (), "fixed"))
-        if self._has("recurringStartDate"):
-            draft.questions += [] if self._has("recurringIndicator") else [_one_of("recurringIndicator")]
-        elif not self._has("recurringIndicator"):
+        if not self._has("recurringIndicator"):
             draft.add(Entry("fixed", "recurringIndicator", "FALSE", "no column has dates of recurring payments"))
         for target in ("achAccountType", "achDepositType", "achAgreementFlag"):
             if not self._has(target):
@@ -345,7 +495,8 @@ class _Proposer:
 
 
 _FOR_ALL: dict[str, dict[str, str]] = {
-    "recurringIndicator": {"TRUE": "each row is a recurring payment", "FALSE": "each row is paid once"},
+    "recurringBillingCycle": {"MONTHLY": "every month", "DAILY": "every day"},
+    "recurringEndOfMonth": {"N": "on the same day of each month", "Y": "on the last day of each month"},
     "achAccountType": {
         "PERSONAL": "all accounts are those of people",
         "BUSINESS": "all accounts are those of companies",
@@ -356,6 +507,35 @@ _FOR_ALL: dict[str, dict[str, str]] = {
         "0": "they have not",
     },
 }
+
+
+_CYCLE = "recurringBillingCycle"
+_SCHEDULE = ("recurringStartDate", _CYCLE, "recurringEndOfMonth", "recurringNumOfPayments")
+_CYCLES_MAX = 30
+_TYPED = {
+    "recurringStartDate": "on which day do they begin? (MM/DD/YYYY)",
+    "recurringNumOfPayments": "how many payments does each row make? (12 for a year of months)",
+}
+_CODES = {"22": "CHECKING", "27": "CHECKING", "32": "SAVINGS", "37": "SAVINGS"}
+"""The transaction codes of ACH records: 22 and 32 pay, 27 and 37 collect."""
+
+
+def _is_closed_list(target: str, cells: pl.Series) -> bool:
+    """Whether a column of words that are known could be of this list, whatever it is called."""
+    words = set(cells.unique())
+    if target == DIRECTION:  # the numbers 1 and 2 may count anything
+        is_of_letters = all(word[:1].isalpha() for word in words) or words <= {*_CODES}
+        return is_of_letters and len({(meaning(target, word) or "").rstrip("?") for word in words} - {""}) == 2
+    return all(ours_for(target, word) for word in words)
+
+
+_FITTING, _UNFITTING = ("deposit", "payment", "pay", "payout", "net", "due"), ("gross", "tax", "balance", "fee", "ytd")
+
+
+def _rank(name: str) -> int:
+    """Return how well a column's name says that it is what is paid: less is better."""
+    words = re.findall("[a-z]+", name.lower())
+    return any(word in _UNFITTING for word in words) * 2 - any(word in _FITTING for word in words)
 
 
 def _for_all(target: str) -> list[Choice]:
