@@ -47,7 +47,7 @@ EXIT_CODES = {
     5: "settings, credentials or ledger not usable; nothing was sent, or all was and its results could not be written",
     6: "stopped early, safe to run again",
     7: "at least one row of this environment is in doubt: a person must look",
-    8: "waiting for a person: approval, a ledger that was restored, or an open question of a map",
+    8: "waiting for a person: approval, a ledger that was restored, an open question of a map, or a day's limit",
     9: "another run holds the batch",
 }
 """What each exit code means; the manual page and a test of README read it here."""

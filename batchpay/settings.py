@@ -196,12 +196,18 @@ class PolicySettings:
 
 @dataclass(frozen=True, slots=True)
 class LimitsSettings:
-    """[limits]: what one payment, and one file, may not exceed."""
+    """[limits]: what one payment, one file, and one day may not exceed."""
 
     max_amount: str = _setting("", "an amount above this is rejected; none by default")
     max_total: str = _setting(
         "", "a file whose payments add up to more, debits and credits together, is refused; none by default"
     )
+    max_per_day: str = _setting(
+        "",
+        "what may be sent on one day, debits and credits apart: a file with more is refused, rows with more wait; none "
+        "by default",
+    )
+    max_per_payee_day: str = _setting("", "the same for what is sent to one account on one day; none by default")
     max_rejected: str = _setting(
         "", "a file with more rejected rows than this number, or this share (`10%`), is refused; none by default"
     )

@@ -23,6 +23,8 @@ _AS_IN_LEDGER = (
     "next_pay_on",
 )  # fmt: skip
 """What a batch's summary takes over as it is."""
+_OVER_DAY = "limits.max_per_"
+"""A run that a limit of the day has ended says so with its name, first."""
 SENDABLE = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING)
 """States of the rows that passed the rules, in the order in which a person wants to see them."""
 
@@ -132,13 +134,13 @@ class Summary:
 
     @property
     def exit_code(self) -> int:
-        """CONTRACT's exit code: 5 if only the results are left to write, else the first of 7, 6, 3 that applies."""
+        """CONTRACT's exit code: 5 if only the results are left to write, else the first of 7, 8, 6, 3 that applies."""
         if self.of(State.IN_DOUBT).rows or self.in_doubt_elsewhere:
             return 7
         if self.results_missing and not self.waiting and not self.ledger_failed:
             return 5
         if self.is_stopped:
-            return 6
+            return 8 if (self.stopped or "").startswith(_OVER_DAY) else 6
         return 3 if self.of(State.REJECTED).rows + self.of(State.DECLINED).rows + self.held_back.rows else 0
 
     def as_json(self) -> dict[str, Any]:

@@ -41,6 +41,7 @@ FLOW = (
 ANYWHERE = (
     "batchpay.ledger.columns",
     "batchpay.ledger.contract",
+    "batchpay.ledger.days",
     "batchpay.ledger.paths",
     "batchpay.ledger.records",
 )

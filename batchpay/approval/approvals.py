@@ -1,7 +1,7 @@
 """How many other people must approve, and whose approval counts: the one place that decides it.
 
 The command line and any page call this; `Policy.require` comes before every registration, release and run. A file above
-one of the [limits] for whole files is refused, unless other people approve a plan that names the limit.
+one of the [limits] for whole files or for a day is refused, unless other people approve a plan that names the limit.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 from batchpay.errors import SettingsNotUsable, WaitingForPerson
+from batchpay.ledger.days import DayLimits, Exceeded
 from batchpay.payment import Actor, Totals, parse_cents
 from batchpay.settings import LimitsSettings, PolicySettings
 from batchpay.text import folded, local_time, money, printable, row_count
@@ -130,32 +131,63 @@ def _key(name: str) -> str:
 _REJECTED = re.compile(r"([0-9]{1,9})|([0-9]{1,2}(?:\.[0-9]{1,4})?|100)%")
 
 
+OTHERS = ": with what else is sent or planned "
+"""What follows changes while others' payments are sent."""
+
+
+def over_day(what: str, found: Exceeded) -> str:
+    """Describe a limit of a day that `what`, an account or a direction, exceeds, and by how much."""
+    day, limit = date.fromordinal(found.day), money(found.limit_cents)
+    return (
+        f"{what} of {day:%m/%d/%Y}, {money(found.adds_cents)}, exceed limits.{found.name} ({limit}){OTHERS}"
+        f"{money(found.total_cents)}, {money(found.total_cents - found.limit_cents)} too much"
+    )
+
+
+def lasting(over_limits: Iterable[str]) -> list[str]:
+    """Return what of exceeded limits stays as it is while others' payments are sent: that is what people approve."""
+    return [told.partition(OTHERS)[0] for told in over_limits]
+
+
+def lifted_by(over_limits: Iterable[str]) -> tuple[str, ...]:
+    """Return the limits of a day that a plan with these lifts."""
+    return tuple(sorted({name for told in over_limits for name in _OF_DAY.findall(told)}))
+
+
+_OF_DAY = re.compile(r"limits\.(max_per_\w+)")
+
+
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """What one file may add to the ledger; None where there is no limit."""
+    """What one file, and all of a day, may add to the ledger; None where there is no limit."""
 
     total_cents: int | None
     rejected_rows: int | None
     rejected_percent: Decimal | None
     rejected: str
     """The limit of rejected rows as it is set."""
+    of_day: DayLimits
 
     @classmethod
     def from_settings(cls, settings: LimitsSettings) -> FileLimits:
         """Read the settings; raises SettingsNotUsable."""
-        cents, rejected = parse_cents(settings.max_total), settings.max_rejected.strip()
-        if settings.max_total and cents is None:
-            raise SettingsNotUsable("limits.max_total must be an amount like 12345.67")
+        amounts = {name: getattr(settings, name) for name in ("max_total", "max_per_day", "max_per_payee_day")}
+        cents, rejected = {name: parse_cents(text) for name, text in amounts.items()}, settings.max_rejected.strip()
+        for name, text in amounts.items():
+            if text and cents[name] is None:
+                raise SettingsNotUsable(f"limits.{name} must be an amount like 12345.67")
+        total_cents = cents.pop("max_total")
         found = _REJECTED.fullmatch(rejected)
         if rejected and found is None:
             raise SettingsNotUsable('limits.max_rejected must be a number of rows like "20", or a share like "10%"')
         rows, percent = found.groups() if found else (None, None)
-        return cls(cents, int(rows) if rows else None, Decimal(percent) if percent else None, rejected)
+        percent_max = Decimal(percent) if percent else None
+        return cls(total_cents, int(rows) if rows else None, percent_max, rejected, DayLimits(**cents))
 
     @property
     def are_set(self) -> bool:
         """Whether there is any limit."""
-        return self.total_cents is not None or bool(self.rejected)
+        return self.total_cents is not None or bool(self.rejected) or self.of_day.are_set
 
     def exceeded(self, adds: Totals, rows: int, mistakes: int) -> tuple[str, ...]:
         """Describe each limit that is exceeded, and by how much.

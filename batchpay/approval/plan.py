@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from batchpay.approval.approvals import Approval
+from batchpay.approval.approvals import Approval, lifted_by
 from batchpay.approval.proposal import Proposal, differences
 from batchpay.errors import FileRefused, NotAsApproved
 from batchpay.intake.small_tables import json_object, read_text
@@ -214,6 +214,7 @@ class Plan:
             approvals=tuple(RecordedApproval(str(approval.who), approval.at) for approval in counted),
             adds=self.totals("new") + self.totals("released"),
             held_back=self.totals("held_back"),
+            lifts=lifted_by(self.content.get("over_limits", ())),
         )
 
 

@@ -15,6 +15,7 @@ from datetime import date
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from batchpay.approval.approvals import lasting
 from batchpay.errors import BatchpayError
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import Direction, Totals, format_cents
@@ -124,7 +125,7 @@ class Proposal:
     """Lines that name the rows with an account that is new for their payee. They name payees, so that a plan has them
     sealed, and not in its JSON."""
     over_limits: tuple[str, ...] = ()
-    """The limits that the file exceeds (approvals.FileLimits)."""
+    """The limits that the file exceeds (approvals.FileLimits, workflows/day_limits.py)."""
     left_out: Totals = Totals()
     """Rows that the map leaves out; the notes name the words that say so."""
     batch_total: Totals = field(default_factory=Totals)
@@ -162,8 +163,8 @@ class Proposal:
         """Return twelve characters that differ for any other content, totals, rules, rows or gateway."""
         sealed = self.as_json()
         # Names, what follows from the content, and what was known at that moment.
-        for name in ("sheet", "map", "notes", "warnings", *_NOT_COMPARED):
-            del sealed[name]
+        for name in ("sheet", "map", "notes", "warnings", "over_limits", *_NOT_COMPARED):
+            sealed.pop(name, None)
         text = json.dumps(sealed, sort_keys=True, separators=(",", ":"))
         (digest,) = ledger.digest("seal", [text], SEAL_CHARACTERS // 2)
         assert digest is not None, "a text has a digest"
@@ -193,6 +194,8 @@ def differences(approved: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
 
 
 def _difference(name: str, approved: Any, found: Any) -> list[str]:
+    if name == "over_limits" and {*lasting(found or ())} <= {*lasting(approved or ())}:
+        return []
     if approved == found:
         return []
     if isinstance(approved, dict) and set(approved) != {"rows", "amount"}:

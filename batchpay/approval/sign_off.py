@@ -52,7 +52,7 @@ def sign_off_lines(
         *_total_lines(proposal.to_send),
     ]
     lines += _accepted_lines(proposal.accepted_suggestions)
-    lines += _warning_lines(proposal.warnings, proposal.notes, proposal.not_checked)
+    lines += _warning_lines(proposal.warnings, (*proposal.over_limits, *proposal.notes), proposal.not_checked)
     lines += _gateway_lines(schedule) + _recurring_lines(schedule) + _day_lines(schedule)
     lines += _reason_lines(counts, "rejected or held back" if proposal.to_send.held_back.rows else "rejected")
     lines += [
@@ -70,7 +70,7 @@ def plan_lines(plan: Plan, changed_accounts: Sequence[str] = ()) -> list[str]:
     `changed_accounts` are its sealed lines; they appear in full, before any other warning.
     """
     content = plan.content
-    warnings, notes = content["warnings"], content["notes"]
+    warnings, notes = content["warnings"], (*content.get("over_limits", ()), *content["notes"])
     accounts = sorted(plan.by_account().items(), key=lambda item: (len(item[0]), item[0]))
     amount = sum_word("amount", {side: plan.totals(side) for side in Direction})
     rest = sum((totals for _, totals in accounts[_GATEWAYS_SHOWN:]), Totals())

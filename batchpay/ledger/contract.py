@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from batchpay.errors import LedgerNotUsable
+from batchpay.ledger.days import NO_LIMITS
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns, RejectedColumns
+    from batchpay.ledger.days import DayCheck, DayLimits, SendingDay, Sums
     from batchpay.ledger.records import (
         BatchSummary,
         Decision,
@@ -63,7 +65,10 @@ class Registering(Protocol):
         """Write rows as rejected."""
 
     def finish(self) -> str:
-        """Commit; returns the batch's name. Raises RegisteredMeanwhile (see NewBatch.registration_count_seen)."""
+        """Commit; returns the batch's name.
+
+        Raises RegisteredMeanwhile (see NewBatch.registration_count_seen), or if a day would have too much.
+        """
 
 
 class Run(Protocol):
@@ -78,6 +83,8 @@ class Run(Protocol):
 
     repeated: int
     """Rows that this run's answers accepted, and that are in doubt since another row has their reference."""
+    sending: SendingDay
+    """The day on which its payments count, and which rows no longer fit the day's limits: they stay pending."""
 
     def claim(self, limit: int) -> list[PendingPayment]:
         """Take the next due pending rows in file order that this run has not claimed yet, at most `limit`.
@@ -91,8 +98,9 @@ class Run(Protocol):
     def commit(self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]]) -> set[int]:
         """Record intents (pending -> sending) and outcomes (sending -> ...) in one durable transaction.
 
-        Returns the rows whose intent was granted: those, and only those, may be sent. Raises LedgerNotUsable when
-        nothing was recorded; from then on nothing may be sent, and outcomes go to `spill`.
+        Returns the rows whose intent was granted: those, and only those, may be sent. One for which a limit of the day
+        leaves no room is not (`sending`). Raises LedgerNotUsable when nothing was recorded; from then on nothing may be
+        sent, and outcomes go to `spill`.
         """
 
     def spill(self, outcomes: Sequence[tuple[int, Outcome]]) -> None:
@@ -184,8 +192,10 @@ class Ledger(Protocol):
         `exclude_digest`. With `within`, a batch's name, that batch alone counts.
         """
 
-    def register(self, batch: NewBatch, who: str) -> AbstractContextManager[Registering]:
-        """Begin writing a batch."""
+    def register(
+        self, batch: NewBatch, who: str, day_check: DayCheck | None = None
+    ) -> AbstractContextManager[Registering]:
+        """Begin writing a batch, which fails if a day would have more than `day_check` allows."""
 
     def release(
         self,
@@ -197,13 +207,25 @@ class Ledger(Protocol):
         registration_count_seen: int,
         sign_off: SignOff | None = None,
         allowed_duplicates: dict[str, Any] | None = None,
+        day_check: DayCheck | None = None,
     ) -> int:
         """Make rejected rows of a batch pending, with their bodies; rows in another state stay. Returns how many.
 
         It counts like a registration: raises RegisteredMeanwhile if `registration_count` has grown since earlier
-        payments were looked up. A `sign_off`, and what was let through as duplicates, is recorded in the same
-        transaction.
+        payments were looked up, or if a day would have more than `day_check` allows. A `sign_off`, and what was let
+        through as duplicates, is recorded in the same transaction.
         """
+
+    # Limits of a day: register and release keep them in their own transaction
+
+    def day_check(self, environment: Environment, limits: DayLimits) -> DayCheck:
+        """Return what a registration of today is held against."""
+
+    def known_of_days(self, check: DayCheck, adds: Sums) -> Sums:
+        """Return what was sent and is planned by the keys of `adds`."""
+
+    def sent_on(self, environment: Environment, day: date) -> Mapping[str, int]:
+        """Return the cents that count as sent on a day, by DEBIT and CREDIT."""
 
     # Plans: register and release use one up in their own transaction
 
@@ -257,10 +279,13 @@ class Ledger(Protocol):
         api_id: str | None = None,
         reference_is_unique: bool = False,
         day: date | None = None,
+        limits: DayLimits = NO_LIMITS,
     ) -> Run:
         """Begin a run on a held batch: merge the spill file, mark rows that dead runs left in `sending` in doubt.
 
-        The run's day, today without `day`, is fixed: rows of a later one are not claimed, however long it takes.
+        The run's day, today without `day`, is fixed: rows of a later one are not claimed, however long it takes. Its
+        payments count on that day, and are granted within its `limits`, except those that other people have lifted for
+        the batch.
         `why` is recorded if a person had to say it. `results` is where it will write them, `api_id` says from which
         account at the gateway it pays. With `reference_is_unique`, an accepted row becomes in doubt if another row of
         the environment has its reference, also one whose answer is merged.

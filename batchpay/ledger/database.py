@@ -66,6 +66,14 @@ class Statements(Protocol):
     LAST_DEED_ON_BATCH: str
     ROWS_WITH_DETAILS: str
     TEXTS_OF_PURGED: str
+    COUNT_ON_DAYS: list[str]
+    DOUBT_TODAY: str
+    DROP_DAYS: str
+    ROWS_TO_FIT: str
+    SENT_BY_DIRECTION: str
+    SENT_BY_ACCOUNT: str
+    PLANNED_BY_DIRECTION: str
+    PLANNED_BY_ACCOUNT: str
 
 
 class Found(Protocol):

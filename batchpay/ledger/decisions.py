@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from datetime import date
 from typing import Any
 
 from batchpay.errors import (
@@ -16,7 +17,7 @@ from batchpay.errors import (
     WrongUse,
 )
 from batchpay.ledger.database import Statements, Store, Transaction, View
-from batchpay.ledger.event_chain import account_noted, approvers_of, plan_detail, to_datetime
+from batchpay.ledger.event_chain import account_noted, approvers_of, limits_lifted, plan_detail, to_datetime
 from batchpay.ledger.mover import Mover
 from batchpay.ledger.records import (
     CANCELLED,
@@ -107,14 +108,16 @@ def cancel(mover: Mover, rows: Sequence[int] | None) -> int:
     return cancelled
 
 
-def doubt(mover: Mover) -> int:
-    """Make every row that would be sent a row in doubt; return how many."""
+def doubt(mover: Mover, day: date) -> int:
+    """Make every row that would be sent a row in doubt, which counts as sent on this day; return how many."""
     marked_in_doubt = 0
-    for state in (PENDING, SENDING):
-        rows = mover.move(mover.rows_in(state), state, IN_DOUBT)
+    pending = mover.rows_in(PENDING)
+    for state, found in ((PENDING, pending), (SENDING, mover.rows_in(SENDING))):
+        rows = mover.move(found, state, IN_DOUBT)
         mover.note_attempts(rows, IN_DOUBT, RESTORED_REASON, at=None)
         marked_in_doubt += len(rows)
     mover.finish()
+    mover.doubt_today(pending, day.toordinal())
     return marked_in_doubt
 
 
@@ -211,6 +214,14 @@ def batch_of_plan(store: Store, plan: str) -> str | None:
 
 def _batch_of(plan: str, used: Iterable[tuple[str, str]]) -> str | None:
     return next((name for name, detail in used if json.loads(detail)["plan"] == plan), None)
+
+
+def lifted(store: Store, batch: int) -> frozenset[str]:
+    """Return the limits of a day that other people have lifted for what is pending of a batch."""
+    with store.reading() as view:
+        return limits_lifted(
+            view.execute(store.statements.EVENTS_OF_KINDS, (batch, "registered", "released", PLAN_USED))
+        )
 
 
 def approvers(store: Store, batch: int) -> int:

@@ -117,6 +117,7 @@ def plan_detail(sign_off: SignOff, adds: Totals) -> dict[str, Any]:
         "rows": adds.rows,
         "cents": adds.cents,
         "rows held back": sign_off.held_back.rows,
+        **({"limits": list(sign_off.lifts)} if sign_off.lifts else {}),
     }
 
 
@@ -134,6 +135,17 @@ def approvers_of(let_through: Iterable[tuple[str, str]]) -> int:
         if not used["rows held back"]:
             cleared = max(cleared, len(used["approvals"]))
     return cleared
+
+
+def limits_lifted(let_through: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """Return the limits of a day that do not stop what is pending of a batch, by what let it through, in order."""
+    found: set[str] = set()
+    for kind, detail in let_through:
+        if kind == PLAN_USED:
+            found |= {*json.loads(detail).get("limits", ())}
+        else:
+            found.clear()
+    return frozenset(found)
 
 
 class Replay:

@@ -16,7 +16,7 @@ from typing import Any
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.database import Transaction
 from batchpay.ledger.records import TotalsDelta
-from batchpay.ledger.states import OPEN, STATES, require_person
+from batchpay.ledger.states import DECLINED, OPEN, PENDING, STATES, require_person
 from batchpay.outcome import CUT, MASK, Outcome
 from batchpay.payment import State
 from batchpay.text import write_ranges
@@ -144,3 +144,17 @@ class Mover(ABC):
         detail = {STATES[state].value: write_ranges(rows) for state, rows in self._moved.items()} | more
         if detail:
             transaction.event(self._event, self._batch, self._who, self._why, detail)
+        if self._event != "progress":  # a run counts what it sends itself
+            self._count_on_days([*self._moved[PENDING], *self._moved[DECLINED]], -1)
+
+    def _count_on_days(self, rows: Sequence[int], sign: int) -> None:
+        """Add rows to what was sent on their days, or with -1 take them out. Called last: others then wait."""
+        asked = {"batch": self._batch, "rows": json.dumps(rows), "sign": sign}
+        for statement in self._transaction.statements.COUNT_ON_DAYS if rows else ():
+            self._transaction.execute(statement, asked)
+
+    def doubt_today(self, rows: Sequence[int], day: int) -> None:
+        """Let rows count on a day that may have been sent on it, for all that the ledger knows."""
+        asked = {"batch": self._batch, "rows": json.dumps(rows), "day": day}
+        self._transaction.execute(self._transaction.statements.DOUBT_TODAY, asked)
+        self._count_on_days(rows, 1)

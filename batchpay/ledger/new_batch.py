@@ -17,6 +17,8 @@ from batchpay.errors import BatchpayError, WrongUse
 from batchpay.ledger import decisions
 from batchpay.ledger.columns import PaymentColumns, RejectedColumns
 from batchpay.ledger.database import Transaction
+from batchpay.ledger.day_limits import known, require_within
+from batchpay.ledger.days import DayCheck, Sums
 from batchpay.ledger.event_chain import DIRECTIONS
 from batchpay.ledger.records import NewBatch, TotalsDelta, batch_name
 from batchpay.ledger.states import NEW, PENDING, REJECTED, require
@@ -60,7 +62,7 @@ def refuse_purged(transaction: Transaction, batch: int) -> None:
 class BatchInWriting:
     """What is known of a batch so far; the caller that adds rows here writes them."""
 
-    def __init__(self, transaction: Transaction, new: NewBatch) -> None:
+    def __init__(self, transaction: Transaction, new: NewBatch, check: DayCheck) -> None:
         for state in (PENDING, REJECTED):
             require("registered", NEW, state)
         self._new = new
@@ -73,6 +75,7 @@ class BatchInWriting:
         assert found is not None
         self.number = int(found[0])
         self.totals = TotalsDelta()
+        self._check, self._sums = check, Sums()
         self._ranges: dict[int, list[str]] = {PENDING: [], REJECTED: []}
         self._weight = self._line_weight = 0
 
@@ -82,6 +85,7 @@ class BatchInWriting:
             amounts = list(compress(payments.amounts_cents, [direction == code for direction in directions]))
             self.totals.add(PENDING, code, len(amounts), sum(amounts))
         self._count(PENDING, payments)
+        self._sums.update(self._check.sums(payments))
 
     def add_rejected(self, rejected: RejectedColumns) -> None:
         """Count rows that were written as rejected."""
@@ -101,7 +105,12 @@ class BatchInWriting:
             raise BatchpayError(f"the batch was to have {row_count(self._new.rows)}, not {rows:,}")
 
     def record(self, transaction: Transaction, who: str, **more: Any) -> None:
-        """Write the batch into the history, with `more`, and use up the plan that lets it through."""
+        """Write the batch into the history, with `more`, and use up the plan that lets it through.
+
+        Raises RegisteredMeanwhile if it would exceed a limit of a day.
+        """
+        found = known(self._check, transaction, transaction.statements, batch=self.number, keys=self._sums)
+        require_within(self._check, self._sums, found)
         transaction.event("registered", self.number, who, self._new.again_reason, self._detail() | more)
         if self._new.sign_off is not None:
             decisions.use_plan(transaction, self.number, who, self._new.sign_off, self.totals.of(PENDING))

@@ -114,6 +114,8 @@ class SignOff:
     """Rows and cents that become pending with it; anything else undoes the transaction."""
     held_back: Totals
     """Pending rows of the batch that the plan does not cover, because they fail the rules of the day."""
+    lifts: tuple[str, ...] = ()
+    """Limits of a day that the plan names: they stop nothing of the batch, neither now nor when it is sent."""
 
 
 def batch_name(digest: bytes) -> str:
@@ -269,6 +271,11 @@ class PendingPayment:
     row: int
     attempts: int
     body: bytes = field(repr=False)
+    cents: int = 0
+    direction: int = 0
+    """Its code."""
+    account: bytes = field(default=b"", repr=False)
+    """Its digest, where there is a limit for one account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,7 +486,7 @@ class Contents:
     """batch, state, direction, row_count, cents."""
     payments: Rows
     """In file order: batch, row, line, cents, direction, state, attempts, chunk, payee, account, sent_at, reasons,
-    pay_on."""
+    pay_on, sent_on."""
     attempts: Rows
     """batch, row, attempt, sent_at, state, finished_at, status, code, message, reference, reason: each latest one."""
     chunks: Rows

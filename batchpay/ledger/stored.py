@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 from zoneinfo import ZoneInfo
@@ -14,8 +14,10 @@ from batchpay.errors import BatchHeld, BatchpayError, LedgerDamaged, LedgerNotUs
 from batchpay.ledger import decisions, reading, retention
 from batchpay.ledger.contract import Run
 from batchpay.ledger.database import Parameters, Store
+from batchpay.ledger.day_limits import known
+from batchpay.ledger.days import NO_LIMITS, DayCheck, DayLimits, SendingDay, Sums
 from batchpay.ledger.decisions import open_lost_window
-from batchpay.ledger.event_chain import noted_at_start, to_datetime
+from batchpay.ledger.event_chain import DIRECTION_CODES, noted_at_start, to_datetime, to_ms
 from batchpay.ledger.keys import BESIDE
 from batchpay.ledger.mover import Mover
 from batchpay.ledger.paths import BatchLocks
@@ -142,9 +144,12 @@ class StoredLedger(ABC, Generic[_Store, _Run]):
         api_id: str | None = None,
         reference_is_unique: bool = False,
         day: date | None = None,
+        limits: DayLimits = NO_LIMITS,
     ) -> _Run:
-        noted, day = noted_at_start(self.store.keys, results, api_id), day or self.today()
-        run = self._begin(self._held_batch(batch), batch, who, why, noted, is_unique=reference_is_unique, day=day)
+        noted, number = noted_at_start(self.store.keys, results, api_id), self._held_batch(batch)
+        limits = limits.without(decisions.lifted(self.store, number))
+        sending = SendingDay(self.find(batch).environment, day or self.today(), limits)
+        run = self._begin(number, batch, who, why, noted, is_unique=reference_is_unique, sending=sending)
         self._runs.append(run)
         return run
 
@@ -164,7 +169,15 @@ class StoredLedger(ABC, Generic[_Store, _Run]):
 
     @abstractmethod
     def _begin(
-        self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any], *, is_unique: bool, day: date
+        self,
+        number: int,
+        name: str,
+        who: str,
+        why: str | None,
+        noted: dict[str, Any],
+        *,
+        is_unique: bool,
+        sending: SendingDay,
     ) -> _Run:
         """Hold a batch against its history and begin a run on it, whose start notes what is to be noted."""
 
@@ -181,6 +194,21 @@ class StoredLedger(ABC, Generic[_Store, _Run]):
 
     def batch_of_plan(self, plan: str) -> str | None:
         return decisions.batch_of_plan(self.store, plan)
+
+    def day_check(self, environment: Environment, limits: DayLimits) -> DayCheck:
+        today = self.today()
+        begins = datetime.combine(today, time(), self.zone()).astimezone()
+        return DayCheck(limits, environment.value, today.toordinal(), to_ms(begins))
+
+    def known_of_days(self, check: DayCheck, adds: Sums) -> Sums:
+        with self.store.reading() as view:
+            return known(check, view, self.store.statements, keys=adds)
+
+    def sent_on(self, environment: Environment, day: date) -> Mapping[str, int]:
+        with self.store.reading() as view:
+            asked = {"environment": environment.value, "day": day.toordinal()}
+            found = dict(view.execute(self.store.statements.SENT_BY_DIRECTION, asked).fetchall())
+            return {word: found.get(code, 0) for word, code in DIRECTION_CODES.items()}
 
     def approvers(self, batch: str) -> int:
         return decisions.approvers(self.store, self._batch(batch))

@@ -261,7 +261,10 @@ class Sender:
         try:
             outcome = self._attempts.run(lambda: self._attempt(payment))
         except (ClaimRefused, LedgerNotUsable):
-            # Nothing of the row was sent: another run has it, or the ledger failed (the recorder reports that).
+            # Nothing of the row was sent: it waits for another day, another run has it, or the ledger failed (the
+            # recorder reports that).
+            if self._run.sending.is_over(payment):
+                return False
             self._stop.ask(self._run.refusal or "the ledger did not give this run a row")
         except _HeldBack:
             return False

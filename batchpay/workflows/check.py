@@ -40,6 +40,7 @@ from batchpay.summary import Summary, note_if_outdated, summary_of_batch
 from batchpay.text import row_count, totals_json
 from batchpay.validation.check import valid_rows
 from batchpay.validation.verdict import Verdict
+from batchpay.workflows.day_limits import over_days
 from batchpay.workflows.earlier_payments import RejectedEarlier
 from batchpay.workflows.file_check import CheckContext, FileCheck, check_file, open_file
 from batchpay.workflows.move_gateway import notes_on_gateway, refuse_other_gateway
@@ -449,6 +450,9 @@ def propose(
     if batch is None or adds.rows:
         limits = FileLimits.from_settings(settings.limits)
         over_limits = limits.exceeded(adds, verdict.rows, verdict.rejected.rows - checked.no_mistakes)
+        if limits.of_day.are_set:
+            released = None if batch is None or ledger is None else _released(ledger, batch, decisions)
+            over_limits += over_days(ledger, request, checked, settings, limits.of_day, released)
     proposal = Proposal(
         digest=checked.digest,
         file=summary.file,
@@ -464,7 +468,7 @@ def propose(
         to_send=to_send,
         warnings=dict(checked.verdict.warning_counts),
         accepted_suggestions=dict(checked.verdict.accepted),
-        notes=(*over_limits, *checked.notes()),
+        notes=tuple(checked.notes()),
         not_checked=_not_checked(checked, settings) if to_send.total.rows else (),
         rules=rules_json(request.rules),
         again=decisions.again,

@@ -14,7 +14,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Protocol
 
-from batchpay.approval.approvals import Policy
+from batchpay.approval.approvals import FileLimits, Policy
 from batchpay.errors import (
     BatchHeld,
     BatchpayError,
@@ -32,7 +32,7 @@ from batchpay.gateway.origin import environment_of
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.ledger.contract import Ledger, Run
 from batchpay.ledger.open import ledger_if_any, open_ledger
-from batchpay.ledger.records import BatchSummary
+from batchpay.ledger.records import BatchSummary, PendingPayment
 from batchpay.operations.logs import is_logging, log
 from batchpay.payment import Actor, RunWork, State, Totals
 from batchpay.reports.results import told_more, write_results
@@ -41,7 +41,7 @@ from batchpay.sending.pacing import PaceKept, Throttle
 from batchpay.sending.sender import Attempts, Sender, Tally
 from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
-from batchpay.text import counted, printable, row_count, totals_apart, write_ranges
+from batchpay.text import counted, money, printable, row_count, totals_apart, write_ranges
 from batchpay.workflows.earlier_payments import clock_note
 from batchpay.workflows.held_back import (
     Fails,
@@ -153,6 +153,7 @@ class _BatchRun:
             api_id=api_id,
             reference_is_unique=is_unique,
             day=self._day,
+            limits=FileLimits.from_settings(settings.limits).of_day,
         )
         _tell_start(batch, self._run, progress)
         self._batch = batch
@@ -171,7 +172,8 @@ class _BatchRun:
                 self._batch = _refuse_what_changed(self._ledger, self._before, self._settings, self._request)
                 yield
                 # A signal that came while the last row was in flight has stopped nothing of this batch.
-                stopped = stop.reason if self._to_send().rows else None
+                left = self._to_send()
+                stopped = (stop.reason or self._over_day(left)) if left.rows else None
             except RunStopped as error:
                 stop.ask(str(error))
                 stopped = stop.reason
@@ -221,6 +223,24 @@ class _BatchRun:
         seconds = (now.finished_at - now.started_at).total_seconds() if now.finished_at and now.started_at else 0.0
         return replace(now, work=RunWork(moved, tally.attempts, tally.refusals, seconds))
 
+    def _holds_back(self, payment: PendingPayment) -> bool:
+        """Return whether a row stays pending: it fails today's rules, or has no room in the day's limits."""
+        is_held = payment.row in self._held_back or self._midnight.missed_by(payment)
+        return is_held or self._run.sending.is_over(payment)
+
+    def _over_day(self, left: Totals) -> str | None:
+        """Return which limits of the day let rows wait, if any did."""
+        day = self._run.sending
+        if not day.reached:
+            return None
+        limits = " and ".join(f"limits.{name} ({money(getattr(day.limits, name))})" for name in sorted(day.reached))
+        sent = self._ledger.sent_on(self._before.environment, day.date)
+        sums = " and ".join(f"{money(cents)} of {word.lower()}s" for word, cents in sent.items() if cents)
+        return (
+            f"{limits}: {sums or 'nothing'} sent on {day.date:%m/%d/%Y}, or in doubt; {row_count(left.rows)}, "
+            f"{money(left.cents)}, wait for another day"
+        )
+
     def _hold_back(self) -> None:
         """Find the pending rows that fail today's rules, or whose first day has passed since."""
         looks = [] if self._request.fails is None else [self._request.fails]
@@ -268,7 +288,7 @@ class _BatchRun:
                 self._sender.send_all(
                     self._request.limits,
                     lambda tally: self._progress.update(tally, throttle),
-                    lambda payment: payment.row in self._held_back or self._midnight.missed_by(payment),
+                    self._holds_back,
                     self._progress.say,
                 )
             finally:

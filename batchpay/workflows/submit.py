@@ -24,6 +24,7 @@ from batchpay.intake.source import Source
 from batchpay.intake.streams import ahead
 from batchpay.ledger.columns import PaymentColumns
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
+from batchpay.ledger.days import DayCheck
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary, NewBatch, SignOff
 from batchpay.operations.archive import archive
@@ -226,7 +227,7 @@ class _Submission:
             again_reason=decisions.again_reason,
             sign_off=sign_off,
         )
-        with self._ledger.register(batch, str(self._actor)) as registering:
+        with self._ledger.register(batch, str(self._actor), self._day_check(sign_off)) as registering:
             for rows in ahead(all_rows(source, rules)):
                 passed = rows.filter(~checked.verdict.rejected_mask(rows["_row"]))
                 for columns in payment_columns(self._ledger, checked.warned.among(passed), source.carried, form):
@@ -256,9 +257,15 @@ class _Submission:
             registration_count_seen=checked.registration_count_seen,
             sign_off=sign_off,
             allowed_duplicates=self._allowed_duplicates(),
+            day_check=self._day_check(sign_off),
         )
         now = ledger.find(known.batch)
         return _Registered(now, approvals, known.by_state[State.REJECTED] - now.by_state[State.REJECTED])
+
+    def _day_check(self, sign_off: SignOff | None) -> DayCheck:
+        """Return the limits of a day that are held against what is registered: others may have lifted some."""
+        limits = FileLimits.from_settings(self._settings.limits).of_day.without(sign_off.lifts if sign_off else ())
+        return self._ledger.day_check(environment_of(self._settings.gateway), limits)
 
     def _allowed_duplicates(self) -> dict[str, Any] | None:
         """Return what the ledger keeps of bills that were let through a second time; None if none was."""

@@ -213,7 +213,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "batch_total": (Totals(3, 9_900), "batch total is 3 rows and 99.00"),
     "changed_accounts": (("line 2: Ada, 5.00, ****9123",), "the warnings name other changed accounts"),
 }
-NOT_SEALED = {"sheet", "column_map", "warnings", "notes", "file", "changed_accounts"}
+NOT_SEALED = {"sheet", "column_map", "warnings", "notes", "file", "changed_accounts", "over_limits"}
 """Names, and what follows from the content and the ledger."""
 
 

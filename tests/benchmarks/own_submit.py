@@ -16,12 +16,14 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from datetime import date
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.payments import PaymentsClient
+from batchpay.ledger.days import NO_LIMITS, SendingDay
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary, PendingPayment
 from batchpay.outcome import Answer, Outcome
@@ -78,6 +80,7 @@ class GrantsAtOnce:
     recovered = repeated = 0
     late: Sequence[str] = ()
     refusal: str | None = None
+    sending = SendingDay("test", date(2026, 11, 23), NO_LIMITS)
 
     def __init__(self, bodies: Sequence[bytes]) -> None:
         self._payments = iter([PendingPayment(number, 0, body) for number, body in enumerate(bodies, start=1)])

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from batchpay.errors import BatchHeld, LedgerNotUsable
 from batchpay.ledger.contract import Ledger
-from tests.ledger.batches import ACCEPTED, columns, register
+from batchpay.ledger.days import DayLimits
+from tests.ledger.batches import ACCEPTED, DECLINED, columns, register
 from tests.ledger.factories import LedgerFactory
 
 
@@ -72,6 +73,18 @@ def register_many(ledger: Ledger, name: str) -> None:
     say("registered")
 
 
+def send_within(ledger: Ledger, batch_and_decliner: str) -> None:
+    """Send rows of a batch within 10.00 a day, three at a time; where it is asked for, every other one is declined."""
+    name, declines = batch_and_decliner.split()
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "actor", limits=DayLimits(max_per_day=10_00, max_per_payee_day=3_00))
+        while payments := run.claim(3):
+            granted = run.commit([payment.row for payment in payments], [])
+            say("sent", len(granted))
+            run.commit([], [(row, DECLINED if declines == "True" and row % 2 else ACCEPTED) for row in granted])
+        run.finish(None)
+
+
 def purge(ledger: Ledger, _: str) -> None:
     """Purge all that is final."""
     ledger.purge(datetime.now(UTC) + timedelta(days=1), "actor", "retention rule 7")
@@ -81,6 +94,7 @@ def purge(ledger: Ledger, _: str) -> None:
 DEEDS: dict[str, Callable[[Ledger, str], None]] = {
     "hold": hold_and_wait,
     "send": send,
+    "send within": send_within,
     "register": register_many,
     "purge": purge,
 }

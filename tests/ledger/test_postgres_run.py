@@ -181,7 +181,7 @@ def test_a_group_is_one_runs_next_one(factory: PostgresFactory, monkeypatch: pyt
             group = list(of_group(run, [1]))
             group[{"token": 1, "generation": 2, "number": 14}[place]] = other
             with pytest.raises(psycopg.Error) as refused:
-                run._store.writer.run_group(group)
+                run._store.writer.run_group(run._commits, group)
             assert refused.value.sqlstate == "BP003", place
         for whose, other in (("_token", bytes(16)), ("_generation", 2)):
             with monkeypatch.context() as patch:

@@ -9,15 +9,19 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from batchpay.errors import BatchHeld, LedgerNotUsable
-from batchpay.payment import State
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.records import Event
+from batchpay.payment import Environment, State
+from batchpay.text import read_ranges
 from tests.ledger.batches import ACCEPTED, CANARY, columns, register, rejected, states
 from tests.ledger.factories import LedgerFactory
 from tests.support.strace import STRACE, strace
@@ -125,6 +129,58 @@ def test_of_runs_started_together_one_sends_each_row_once(registered: LedgerFact
     assert sorted(value for word, value in said if word == "sent") == list(range(1, 13))
     assert not [value for word, value in said if word == "refused"]
     assert set(recover(registered).values()) == {State.ACCEPTED}
+
+
+def counted_as_sent(ledger: Ledger) -> Iterator[int]:
+    """How many rows counted as sent after each event of the history."""
+    count = 0
+    for event in ledger.events():
+        moved = {state: sum(b - a + 1 for a, b in read_ranges(rows)) for state, rows in rows_of(event).items()}
+        count += moved.get("sending", 0) - moved.get("declined", 0)
+        yield count
+
+
+def rows_of(event: Event) -> dict[str, str]:
+    """The rows that an event of a run moved, by the state that they have since."""
+    return json.loads(event.detail) if event.kind == "progress" else {}
+
+
+@pytest.mark.parametrize("declines", [False, True])
+def test_runs_that_send_at_once_keep_the_limit_of_the_day_to_the_cent(
+    ledger_factory: LedgerFactory, declines: bool
+) -> None:
+    """Four of five processes, each with its batch of rows of 1.00, while one is killed with rows that it was sending.
+
+    By no commit has the day more than 10.00, of all that are ready to be sent; nor has an account more than 3.00.
+    """
+    ledger = ledger_factory.create()
+    rows = [row for row in range(1, 25) if row % 3]
+    names = [
+        register(ledger, columns(ledger, rows, salt=str(n), amount_cents=1_00), content=str(n).encode())
+        for n in range(5)
+    ]
+    with acting(ledger_factory, "send within", f"{names[0]} {declines}") as killed:
+        wait_for(killed, "sent")
+        killed.kill()
+    with ExitStack() as started:
+        processes = [
+            started.enter_context(acting(ledger_factory, "send within", f"{name} {declines}")) for name in names[1:]
+        ]
+        said = [word for process in processes for word in words(process)]
+    assert not [value for word, value in said if word == "refused"]
+    ledger_factory.close()
+    ledger = ledger_factory.open()
+    with ledger.lock(ledger.find(names[0]).digest):
+        ledger.start(names[0], "after").finish(None)
+    found = list(counted_as_sent(ledger))
+    assert max(found) == 10
+    assert ledger.sent_on(Environment.TEST, ledger.today()) == {"DEBIT": found[-1] * 1_00, "CREDIT": 0}
+    by_account = Counter(
+        row.row for name in names for row in ledger.rows(name) if row.state not in (State.PENDING, State.DECLINED)
+    )
+    assert max(by_account.values()) <= 3
+    assert sum(by_account.values()) == found[-1]
+    assert ledger.check() == []
 
 
 def test_writers_of_several_processes_take_turns(ledger_factory: LedgerFactory) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 
+from batchpay.ledger.days import NO_LIMITS, SendingDay
 from batchpay.ledger.records import PendingPayment
 from batchpay.outcome import Outcome
 from batchpay.payment import Totals
@@ -15,6 +17,7 @@ class PlainRun:
     recovered = repeated = 0
     late: Sequence[str] = ()
     refusal: str | None = None
+    sending = SendingDay("test", date(2026, 11, 23), NO_LIMITS)
 
     def __init__(self, rows: int = 0) -> None:
         self._rows = [PendingPayment(row, 0, b"{}") for row in range(1, rows + 1)]

@@ -6,3 +6,141 @@ ALTER TABLE batchpay.payment ADD COLUMN pay_on integer;
 CREATE INDEX payment_scheduled ON batchpay.payment (batch, pay_on) WHERE pay_on IS NOT NULL;
 
 GRANT UPDATE (pay_on) ON batchpay.payment TO batchpay_app;
+
+-- What was sent on a day counts while it may be paid, on the day of the run that sent it. What runs did is in their
+-- totals, so that no commit of one waits for another's; here is what others took out of that again. By account it is kept
+-- only by runs with a limit for one account.
+CREATE TABLE batchpay.day_total (
+    environment text NOT NULL,
+    day integer NOT NULL,
+    direction smallint NOT NULL CHECK (direction BETWEEN 1 AND 2),
+    cents bigint NOT NULL,
+    PRIMARY KEY (environment, day, direction)
+);
+
+CREATE TABLE batchpay.payee_day (
+    environment text NOT NULL,
+    day integer NOT NULL,
+    account bigint NOT NULL,
+    cents bigint NOT NULL,
+    PRIMARY KEY (environment, day, account)
+) WITH (fillfactor = 50);
+
+ALTER TABLE batchpay.run ADD COLUMN day integer;
+ALTER TABLE batchpay.payment ADD COLUMN sent_on integer; -- where not the run's day counts, but a later one
+
+CREATE INDEX run_day ON batchpay.run (day);
+
+CREATE VIEW batchpay.sent_on_day AS
+    SELECT d.environment, d.day, d.direction, d.cents FROM batchpay.day_total d
+    UNION ALL
+    SELECT (SELECT b.environment FROM batchpay.batch b WHERE b.id = r.batch), r.day, s.direction::smallint,
+        r.totals[14 + 2 * s.direction] + r.totals[20 + 2 * s.direction] + r.totals[32 + 2 * s.direction]
+    FROM batchpay.run r CROSS JOIN generate_series(1, 2) AS s (direction);
+
+-- What was sent today and is planned, from today on: what is due, and what was registered today without a later day. Not
+-- what is pending of one batch.
+CREATE FUNCTION batchpay.planned(p_environment text, p_today integer, p_begins bigint, p_batch integer)
+RETURNS TABLE (day integer, direction integer, cents bigint) LANGUAGE sql STABLE
+SET enable_seqscan = off SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT s.day, s.direction::integer, s.cents FROM batchpay.sent_on_day s
+        WHERE s.environment = p_environment AND s.day >= p_today
+    UNION ALL
+    SELECT p_today, t.direction, t.cents FROM batchpay.batch b CROSS JOIN LATERAL (SELECT * FROM batchpay.control_total c
+        WHERE c.batch = b.id AND c.state = 3) AS t
+        WHERE b.environment = p_environment AND b.id <> p_batch AND b.registered_at >= p_begins
+    UNION ALL
+    SELECT u.day, p.direction::integer, u.sign * p.amount_cents
+        FROM batchpay.batch b JOIN batchpay.payment p ON p.batch = b.id AND p.state = 3 AND p.pay_on >= p_today
+        CROSS JOIN LATERAL (VALUES (p.pay_on, 1), (p_today, -1)) AS u (day, sign)
+        WHERE b.environment = p_environment AND b.id <> p_batch AND (u.sign = 1 OR b.registered_at >= p_begins)
+$$;
+
+-- Adds rows to what was sent on their days, or with -1 takes them out. What was sent while no limit for one account was
+-- set was not counted by account, and is not taken out.
+CREATE FUNCTION batchpay.count_on_days(p_batch integer, p_rows integer[], p_sign integer, p_by_direction boolean)
+RETURNS void LANGUAGE plpgsql
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_row record;
+BEGIN
+    -- Whoever has a limit waits here for the others' commits, and then sees all that they have sent.
+    PERFORM pg_advisory_xact_lock(7089057378828283248);
+    FOR v_row IN
+        -- A subquery with a limit can't be turned into a join, which without statistics reads every row.
+        SELECT b.environment, p.day, p.direction, p.account, p_sign * sum(p.amount_cents) AS cents
+            FROM unnest(p_rows) AS w (row) CROSS JOIN LATERAL (SELECT q.*, greatest(q.sent_on, (SELECT r.day
+                FROM batchpay.run r WHERE r.id = q.run)) AS day FROM batchpay.payment q
+                WHERE q.batch = p_batch AND q.row = w.row LIMIT 1) AS p
+            JOIN batchpay.batch b ON b.id = p_batch
+            WHERE p.day IS NOT NULL GROUP BY b.environment, p.day, p.direction, p.account
+    LOOP
+        IF p_by_direction THEN
+            INSERT INTO batchpay.day_total AS d VALUES (v_row.environment, v_row.day, v_row.direction, v_row.cents)
+                ON CONFLICT (environment, day, direction) DO UPDATE SET cents = d.cents + excluded.cents;
+        END IF;
+        UPDATE batchpay.payee_day d SET cents = greatest(0, d.cents + v_row.cents)
+            WHERE d.environment = v_row.environment AND d.day = v_row.day AND d.account = v_row.account;
+        IF NOT FOUND AND p_sign > 0 THEN
+            INSERT INTO batchpay.payee_day VALUES (v_row.environment, v_row.day, v_row.account, v_row.cents);
+        END IF;
+    END LOOP;
+END $$;
+
+-- Adds up by day what a ledger that moved here had sent.
+CREATE FUNCTION batchpay.count_arrived() RETURNS void LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    INSERT INTO batchpay.day_total SELECT b.environment, p.sent_on, p.direction, sum(p.amount_cents)
+        FROM batchpay.payment p JOIN batchpay.batch b ON b.id = p.batch
+        WHERE p.sent_on IS NOT NULL AND p.state IN (4, 5, 7) GROUP BY 1, 2, 3;
+    INSERT INTO batchpay.payee_day SELECT b.environment, p.sent_on, p.account, sum(p.amount_cents)
+        FROM batchpay.payment p JOIN batchpay.batch b ON b.id = p.batch
+        WHERE p.sent_on IS NOT NULL AND p.state IN (4, 5, 7) GROUP BY 1, 2, 3;
+$$;
+
+-- Checks what was just granted (what `commit_group` has returned) against the limits of the run's day, and undoes it all
+-- where it exceeds one.
+--   BP008 with the rows of `intents`, more would be sent on the day than a limit allows
+CREATE FUNCTION batchpay.within_day(
+    p_granted bigint[], p_run integer, p_batch integer, p_intents integer[], p_rows integer[], p_states smallint[],
+    p_max_per_day bigint, p_max_per_payee_day bigint
+) RETURNS bigint[] LANGUAGE plpgsql
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_day integer;
+    v_environment text;
+    v_full smallint[];
+BEGIN
+    PERFORM pg_advisory_xact_lock(7089057378828283248);
+    SELECT r.day, b.environment INTO v_day, v_environment
+        FROM batchpay.run r JOIN batchpay.batch b ON b.id = r.batch WHERE r.id = p_run;
+    IF p_max_per_payee_day IS NOT NULL THEN
+        PERFORM batchpay.count_on_days(p_batch, ARRAY (SELECT o.row FROM unnest(p_rows, p_states) AS o (row, state)
+            WHERE o.state IN (3, 6)), -1, false);
+        PERFORM batchpay.count_on_days(p_batch, p_intents, 1, false);
+    END IF;
+    IF p_max_per_day IS NOT NULL THEN
+        v_full := ARRAY (SELECT s.direction FROM batchpay.sent_on_day s WHERE s.environment = v_environment
+            AND s.day = v_day GROUP BY s.direction HAVING sum(s.cents) > p_max_per_day);
+    END IF;
+    IF EXISTS (
+        SELECT FROM unnest(p_intents) AS i (row) CROSS JOIN LATERAL (SELECT q.account, q.direction
+            FROM batchpay.payment q WHERE q.batch = p_batch AND q.row = i.row LIMIT 1) AS p
+            WHERE p.direction = ANY (v_full)
+                OR (SELECT d.cents FROM batchpay.payee_day d WHERE d.environment = v_environment AND d.day = v_day
+                    AND d.account = p.account) > p_max_per_payee_day
+    ) THEN
+        RAISE EXCEPTION 'over the limit of a day' USING ERRCODE = 'BP008';
+    END IF;
+    RETURN p_granted;
+END $$;
+
+REVOKE ALL ON FUNCTION batchpay.planned, batchpay.count_on_days, batchpay.count_arrived, batchpay.within_day
+    FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION batchpay.planned, batchpay.count_on_days, batchpay.count_arrived, batchpay.within_day
+    TO batchpay_app;
+GRANT SELECT ON batchpay.sent_on_day TO batchpay_app;
+GRANT SELECT, INSERT, UPDATE, DELETE ON batchpay.day_total, batchpay.payee_day TO batchpay_app;
+GRANT UPDATE (sent_on) ON batchpay.payment TO batchpay_app;

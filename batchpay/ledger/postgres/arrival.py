@@ -89,7 +89,7 @@ def _copy_all(transaction: PostgresTransaction, store: PostgresStore, contents: 
         _copy(transaction, table, f"{table}, batch, row{more}", rows())
     paid = ((signed(payee), signed(account), *rest) for payee, account, *rest in contents.paid())
     _copy(transaction, "paid", "payee, account, batch, row_count, cents", paid)
-    for statement in sql.NUMBER_ON:
+    for statement in sql.ARRIVED_ROWS:
         transaction.execute(statement)
 
 
@@ -122,11 +122,11 @@ def _copy_rows(transaction: PostgresTransaction, contents: Contents) -> None:
             account,
             sent_at,
             reasons,
-            pay_on,
+            *days,
         ) in contents.payments():
             seal = None if reasons is None else rejected_seal(keys, batch, row, line, cents, reasons)
             digests = (None if one is None else signed(one) for one in (payee, account))
-            yield batch, row, line, cents, direction, state, attempts, chunk, *digests, sent_at, reasons, seal, pay_on
+            yield batch, row, line, cents, direction, state, attempts, chunk, *digests, sent_at, reasons, seal, *days
 
     def attempts() -> Iterator[tuple[Any, ...]]:
         for batch, row, attempt, sent_at, state, finished_at, status, *texts in contents.attempts():
@@ -135,7 +135,7 @@ def _copy_rows(transaction: PostgresTransaction, contents: Contents) -> None:
 
     _copy(
         transaction, "payment", "batch, row, line, amount_cents, direction, state, attempts, chunk, payee, account,"
-        " sent_at, reasons, seal, pay_on", payments(),
+        " sent_at, reasons, seal, pay_on, sent_on", payments(),
     )  # fmt: skip
     _copy(
         transaction, "attempt", "batch, row, attempt, sent_at, state, finished_at, http_status, response_code,"

@@ -14,6 +14,8 @@ import psycopg
 from batchpay.ledger import decisions
 from batchpay.ledger.columns import GatheredLines, PaymentColumns, RejectedColumns
 from batchpay.ledger.contract import RegisteredMeanwhile
+from batchpay.ledger.day_limits import known, require_within
+from batchpay.ledger.days import DayCheck, Sums
 from batchpay.ledger.decisions import require_settled
 from batchpay.ledger.event_chain import DIRECTION_CODES
 from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting, WritingAside, refuse_purged
@@ -108,12 +110,14 @@ class PostgresChunkWriter:
 class PostgresRegistering:
     """A batch being written; see contract.Registering."""
 
-    def __init__(self, store: PostgresStore, transaction: PostgresTransaction, batch: NewBatch, who: str) -> None:
+    def __init__(
+        self, store: PostgresStore, transaction: PostgresTransaction, batch: NewBatch, who: str, day_check: DayCheck
+    ) -> None:
         self._store = store
         self._transaction = transaction
         self._new = batch
         self._who = who
-        self._batch = BatchInWriting(transaction, batch)
+        self._batch = BatchInWriting(transaction, batch, day_check)
         self._chunks = PostgresChunkWriter(transaction, self._batch.number)
         self._aside = WritingAside()
 
@@ -195,7 +199,7 @@ def count_registration(transaction: PostgresTransaction, batch: int, seen: int) 
 
 
 @contextmanager
-def registering(store: PostgresStore, batch: NewBatch, who: str) -> Iterator[PostgresRegistering]:
+def registering(store: PostgresStore, batch: NewBatch, who: str, day_check: DayCheck) -> Iterator[PostgresRegistering]:
     """Begin writing a batch; nothing of it is committed unless it was finished."""
     transaction = store.begin()
     try:
@@ -205,7 +209,7 @@ def registering(store: PostgresStore, batch: NewBatch, who: str) -> Iterator[Pos
             transaction.execute(sql.WAIT_LONG)
             try:
                 batch = replace(batch, file=storable(batch.file), again_reason=storable(batch.again_reason))
-                writing = PostgresRegistering(store, transaction, batch, who)
+                writing = PostgresRegistering(store, transaction, batch, who, day_check)
             except psycopg.errors.UniqueViolation:
                 raise RegisteredMeanwhile(MEANWHILE) from None
         with closing(writing):
@@ -223,6 +227,7 @@ def release(
     registration_count_seen: int,
     sign_off: SignOff | None,
     allowed_duplicates: dict[str, Any] | None,
+    day_check: DayCheck,
 ) -> int:
     """Make rejected rows pending; see contract.Ledger.release."""
     released: list[int] = []
@@ -234,8 +239,14 @@ def release(
         refuse_purged(transaction, batch)
         writer = PostgresChunkWriter(transaction, batch)
         changes = TotalsDelta()
+        if day_check.limits.are_set:
+            transaction.registrations()  # until the end no other is planned
+        found, adds = known(day_check, transaction, sql), Sums()
         for columns in payments:
-            released += _release_columns(transaction, batch, columns, writer, changes)
+            chosen = _release_columns(transaction, batch, columns, writer, changes)
+            released += chosen.rows
+            adds.update(day_check.sums(chosen))
+        require_within(day_check, adds, found)
         writer.write_identities()
         count_registration(transaction, batch, registration_count_seen)
         if released:
@@ -253,7 +264,7 @@ def _release_columns(
     payments: PaymentColumns,
     writer: PostgresChunkWriter,
     changes: TotalsDelta,
-) -> list[int]:
+) -> PaymentColumns:
     """Release those rows of one set of columns that are rejected and have the same amount."""
     found = transaction.execute(sql.REJECTED_AMONG, (batch, list(payments.rows)))
     rejected = {row: (cents, direction) for row, cents, direction in found}
@@ -262,9 +273,9 @@ def _release_columns(
         for place, (row, cents) in enumerate(zip(payments.rows, payments.amounts_cents, strict=True))
         if row in rejected and rejected[row][0] == cents
     ]
-    if not at:
-        return []
     chosen = pick(payments, at)
+    if not at:
+        return chosen
     directions = [DIRECTION_CODES[word] for word in chosen.directions]
     chunks = writer.add(chosen)
     transaction.execute(
@@ -275,4 +286,4 @@ def _release_columns(
     for row, cents, direction in zip(chosen.rows, chosen.amounts_cents, directions, strict=True):
         changes.add(REJECTED, rejected[row][1], -1, -cents)
         changes.add(PENDING, direction, 1, cents)
-    return list(chosen.rows)
+    return chosen

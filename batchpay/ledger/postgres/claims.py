@@ -39,10 +39,13 @@ class Claims:
                 return []
             wanted = (self._batch, self._claimed_to, self._day, limit)
             found = self._reading(lambda: self._reader.execute(sql.PENDING_ROWS, wanted, binary=True).fetchall())
-            bodies = self._bodies.of([row for row, *_ in found], [chunk for *_, chunk in found])
+            bodies = self._bodies.of([row for row, *_ in found], [chunk for _, _, chunk, *_ in found])
             if found:
                 self._claimed_to = found[-1][0]
-            return [PendingPayment(row, attempts, body) for (row, attempts, _), body in zip(found, bodies, strict=True)]
+            return [
+                PendingPayment(row, attempts, body, *facts)
+                for (row, attempts, _, *facts), body in zip(found, bodies, strict=True)
+            ]
 
     def stop(self) -> None:
         """Claim nothing more."""

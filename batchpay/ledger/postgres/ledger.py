@@ -12,6 +12,7 @@ from batchpay.errors import HeldElsewhere, WrongUse
 from batchpay.ledger import records
 from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
+from batchpay.ledger.days import NO_CHECK, DayCheck, SendingDay
 from batchpay.ledger.machine import CLOCK_TIMES
 from batchpay.ledger.postgres import audit, batch_writer, fences, reading, restoring, take_over
 from batchpay.ledger.postgres.moves import PostgresMover, erase_texts
@@ -46,8 +47,10 @@ class PostgresLedger(StoredLedger[PostgresStore, PostgresRun]):
     ) -> list[Earlier]:
         return reading.earlier(self.store, lookup, environment, days, now, exclude_digest or b"", within)
 
-    def register(self, batch: NewBatch, who: str) -> AbstractContextManager[Registering]:
-        return batch_writer.registering(self.store, batch, who)
+    def register(
+        self, batch: NewBatch, who: str, day_check: DayCheck | None = None
+    ) -> AbstractContextManager[Registering]:
+        return batch_writer.registering(self.store, batch, who, day_check or NO_CHECK)
 
     def release(
         self,
@@ -59,9 +62,19 @@ class PostgresLedger(StoredLedger[PostgresStore, PostgresRun]):
         registration_count_seen: int,
         sign_off: SignOff | None = None,
         allowed_duplicates: dict[str, Any] | None = None,
+        day_check: DayCheck | None = None,
     ) -> int:
+        number = self._batch(batch)
         return batch_writer.release(
-            self.store, self._batch(batch), payments, who, why, registration_count_seen, sign_off, allowed_duplicates
+            self.store,
+            number,
+            payments,
+            who,
+            why,
+            registration_count_seen,
+            sign_off,
+            allowed_duplicates,
+            day_check or NO_CHECK,
         )
 
     @contextmanager
@@ -89,11 +102,19 @@ class PostgresLedger(StoredLedger[PostgresStore, PostgresRun]):
         )
 
     def _begin(
-        self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any], *, is_unique: bool, day: date
+        self,
+        number: int,
+        name: str,
+        who: str,
+        why: str | None,
+        noted: dict[str, Any],
+        *,
+        is_unique: bool,
+        sending: SendingDay,
     ) -> PostgresRun:
         self.store.ask_clock(times=CLOCK_TIMES).require_alike()
         audit.check_batch(self.store, number)
-        return PostgresRun(self.store, number, name, who, why, noted, is_unique=is_unique, day=day)
+        return PostgresRun(self.store, number, name, who, why, noted, is_unique=is_unique, sending=sending)
 
     def shared_pace(self, environment: Environment, origin: str) -> PostgresPace:
         return PostgresPace(self.store, environment.value, origin)

@@ -33,6 +33,7 @@ from batchpay.ledger.postgres.connection import LedgerNotPermitted
 from batchpay.ledger.postgres.fences import fence
 from batchpay.ledger.postgres.moves import PostgresMover
 from batchpay.ledger.postgres.store import Connection, PostgresStore, PostgresTransaction
+from batchpay.ledger.reading import today
 from batchpay.ledger.records import HOW_TO_ACCEPT, RESTORED_REASON, WITNESS_ACCEPTED, Accepted, Decision
 from batchpay.ledger.spill import refuse_unheard_answers
 from batchpay.ledger.witness import WitnessRecord
@@ -244,7 +245,9 @@ def accept(store: PostgresStore, who: str, why: str, clock: list[LedgerNotUsable
             for run, batch in transaction.execute(sql.LIVE_RUNS).fetchall():
                 fence(transaction, run, batch, who, heard_at=transaction.now_ms())
             for (batch,) in transaction.execute(sql.BATCH_IDS).fetchall():
-                marked_in_doubt += doubt(PostgresMover(transaction, batch, "doubted", who, RESTORED_REASON))
+                marked_in_doubt += doubt(
+                    PostgresMover(transaction, batch, "doubted", who, RESTORED_REASON), today(store, transaction)
+                )
             witnessed = record.number if record is not None and of_this_ledger and record.number > last else None
             (store.epoch,) = transaction.one(sql.ACCEPT_LEDGER, (where,)) or (0,)
             lost = lost_by_now(transaction, sql, last, at, witnessed)

@@ -12,12 +12,13 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import date
 from typing import Any
 
 import psycopg
 
 from batchpay.errors import ClockDiffers, HeldElsewhere, LedgerDamaged, LedgerNotUsable
+from batchpay.ledger.day_limits import DAYS_KEPT, fitting
+from batchpay.ledger.days import SendingDay
 from batchpay.ledger.event_chain import event_text
 from batchpay.ledger.machine import SharedClock
 from batchpay.ledger.mover import asked_references, doubt_repeated
@@ -45,6 +46,10 @@ class _NotPending(Exception):
     """Not all rows of a group's intents are pending: it is tried again with those that are."""
 
 
+class _OverDay(Exception):
+    """More would be sent on the day than a limit allows: the group is tried again with the rows that fit."""
+
+
 class _Repeated(Exception):
     """A row of a group has the reference of another row: it is tried again with that row in doubt."""
 
@@ -62,9 +67,12 @@ class PostgresRun:
         noted: dict[str, Any],
         *,
         is_unique: bool,
-        day: date,
+        sending: SendingDay,
     ) -> None:
         self._store = store
+        self.sending = sending
+        group = sql.COMMIT_UNIQUE_GROUP if is_unique else sql.COMMIT_GROUP
+        self._commits = sql.within_day(group) if sending.limits.are_set else group
         self._is_unique = is_unique
         self.repeated = 0
         self._batch, self._name, self._who = batch, name, who
@@ -96,7 +104,7 @@ class PostgresRun:
         self._spilled = spill_path(store.paths.witness, name, self._id)
         self._spill = Spill(self._spilled, store.keys, name)
         store.witness.sync()
-        self._claims = Claims(store, batch, day)
+        self._claims = Claims(store, batch, sending.date)
         self._deadline = deadline.Deadline()
         self._heartbeat = Heartbeat(self.beat)
 
@@ -114,7 +122,8 @@ class PostgresRun:
                 raise HeldElsewhere(f"a run on {host} is working on this batch")
             ours.append(token)
             fence(transaction, run, self._batch, self._who, heard_at=at)
-        values = (self._batch, self._who, os.uname().nodename, at, self._token, bytes(32))
+        values = (self._batch, self._who, os.uname().nodename, at, self._token, bytes(32), self.sending.day)
+        transaction.execute(sql.DROP_DAYS, (self.sending.day - DAYS_KEPT,))
         found = transaction.one(sql.ADD_RUN, values)
         assert found is not None
         self._id = int(found[0])
@@ -149,22 +158,30 @@ class PostgresRun:
         asked, proved = [] if self.refusal else sorted(set(intents)), dict(outcomes)
         judged: Mapping[int, Outcome] = doubt_repeated(self._batch, proved, {}) if self._is_unique else proved
         try:
+            granted: list[int] = []
+            over: list[int] = []
+            """Rows that wait until the outcomes are recorded: these may make room for them."""
             with self._store.alone():
-                while asked or judged:
+                left = judged
+                while asked or left:
                     try:
-                        self._commit_group(asked, judged)
-                        break
+                        self._commit_group(asked, left)
                     except _NotPending:
                         asked = self._still_pending(asked)
+                    except _OverDay:
+                        asked, over = ([], asked) if left else (self._fitting(asked), [])
                     except _Repeated:
-                        judged = self._doubt_repeated(proved)
+                        judged = left = self._doubt_repeated(proved)
+                    else:
+                        granted, left = asked, {}
+                        asked, over = self._fitting(over) if over else [], []
         except BaseException:
             # Outcomes of this group go to the spill file. A later commit could let a row be sent again, and a spilled
             # outcome of its earlier attempt must never be applied to the new one: so there is no later commit.
             self._die("a commit of this run failed; nothing more is sent by it")
             raise
         self.repeated += sum(judged[row] is not outcome for row, outcome in proved.items())
-        return set(asked)
+        return set(granted)
 
     def _doubt_repeated(self, outcomes: Mapping[int, Outcome]) -> Mapping[int, Outcome]:
         """Put rows in doubt whose references other rows have; raises LedgerDamaged if there are none after all."""
@@ -195,7 +212,9 @@ class PostgresRun:
 
         def arguments() -> tuple[Any, ...]:
             head = (self._id, self._token, self._generation, self._batch, intents)
-            return (*head, *columns, at, number, self._who, detail, mac)
+            limits = self.sending.limits
+            of_day = (self._id, self._batch, intents, *columns[:2], limits.max_per_day, limits.max_per_payee_day)
+            return (*head, *columns, at, number, self._who, detail, mac, *(of_day if limits.are_set else ()))
 
         *attempts, seq = self._call(arguments, intents, number, mac)
         self._number, self._mac = number, mac
@@ -225,7 +244,7 @@ class PostgresRun:
         while True:
             try:
                 with self._deadline.of(writer.get()):
-                    found = writer.run_group(arguments(), is_unique=self._is_unique)
+                    found = writer.run_group(self._commits, arguments())
                 if not writer.warned():
                     return found
             except (psycopg.Error, LedgerUnreachable) as error:
@@ -243,6 +262,8 @@ class PostgresRun:
             return
         if error.sqlstate == "BP001":
             raise _NotPending from None
+        if error.sqlstate == "BP008":
+            raise _OverDay from None
         if error.sqlstate == "BP007":
             raise _Repeated from None
         if error.sqlstate == "BP003":
@@ -303,6 +324,11 @@ class PostgresRun:
         if left == intents:
             raise LedgerDamaged("the ledger is damaged: rows are pending, and can't be sent")
         return left
+
+    def _fitting(self, intents: list[int]) -> list[int]:
+        """Return those rows that fit the limits of the day, for all that others have committed."""
+        with translated(self._store.place):
+            return fitting(self.sending, self._store.writer.run, sql, self._batch, intents)
 
     def spill(self, outcomes: Sequence[tuple[int, Outcome]]) -> None:
         self._store.check_process()

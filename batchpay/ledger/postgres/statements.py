@@ -164,7 +164,8 @@ ADD_BATCH = (
 SET_CONTROL_TOTALS = "UPDATE batchpay.batch SET row_count = %s, cents = %s WHERE id = %s"
 LOCK_BATCH = f"SELECT id, {_NOT_ASLEEP} FROM batchpay.batch WHERE id = %s FOR UPDATE"
 ADD_RUN = (
-    "INSERT INTO batchpay.run (batch, who, host, started_at, token, mac) VALUES (%s, %s, %s, %s, %s, %s) RETURNING id"
+    "INSERT INTO batchpay.run (batch, who, host, started_at, token, mac, day) VALUES (%s, %s, %s, %s, %s, %s, %s)"
+    " RETURNING id"
 )
 ENLIVEN_RUN = "UPDATE batchpay.run SET is_live = true, mac = %s WHERE id = %s"
 LIVE_RUNS = "SELECT id, batch FROM batchpay.run WHERE is_live ORDER BY id"
@@ -236,10 +237,43 @@ COMMIT_UNIQUE_GROUP = COMMIT_GROUP.replace("commit_group", "commit_unique_group"
 
 
 @cache
+def within_day(statement: str) -> str:
+    """Return the statement that commits a group, unless more than the limits of its day would be sent with it."""
+    asked = "%s::int, %s::int, %s::int[], %s::int[], %s::smallint[], %s::bigint, %s::bigint"
+    return f"SELECT batchpay.within_day({statement.removeprefix('SELECT ')}, {asked})"
+
+
+@cache
 def here(statement: str) -> str:
     """Return a statement that does nothing on another server: behind a pooler it may be one since a moment ago."""
     return f"SELECT CASE WHEN {_WHERE} = %s THEN {statement.removeprefix('SELECT ')} END"
 
+
+# Sums of a day. Accounts are digests, written as the bytes that they are.
+
+_WANTED_ROWS = "SELECT value::int FROM json_array_elements_text(%(rows)s::json)"
+COUNT_ON_DAYS = [f"SELECT batchpay.count_on_days(%(batch)s, ARRAY({_WANTED_ROWS}), %(sign)s, true)"]
+DOUBT_TODAY = f"UPDATE batchpay.payment SET sent_on = %(day)s WHERE batch = %(batch)s AND row IN ({_WANTED_ROWS})"
+DROP_DAYS = "DELETE FROM batchpay.payee_day WHERE day < %s"
+_WANTED = f"FROM batchpay.payment WHERE batch = %(batch)s AND row = ANY(ARRAY({_WANTED_ROWS}))"
+ROWS_TO_FIT = f"SELECT row, amount_cents, direction, int8send(account) {_WANTED} ORDER BY row"
+_SENT_ON_DAY = "environment = %(environment)s AND day = %(day)s"
+SENT_BY_DIRECTION = (
+    f"SELECT direction, sum(cents)::bigint FROM batchpay.sent_on_day WHERE {_SENT_ON_DAY} GROUP BY direction"
+)
+SENT_BY_ACCOUNT = (
+    f"SELECT int8send(account), cents FROM batchpay.payee_day WHERE {_SENT_ON_DAY}"
+    f" AND account IN (SELECT account {_WANTED})"
+)
+PLANNED_BY_DIRECTION = "SELECT * FROM batchpay.planned(%(environment)s, %(today)s, %(begins)s, %(batch)s)"
+"""What was sent, what is due, and what was registered today without a later day."""
+PLANNED_BY_ACCOUNT = (
+    "SELECT day, int8send(account), cents FROM batchpay.payee_day WHERE environment = %(environment)s"
+    " AND day >= %(today)s UNION ALL SELECT greatest(%(today)s, p.pay_on), int8send(p.account), p.amount_cents"
+    f" FROM batchpay.batch b JOIN batchpay.payment p ON p.batch = b.id AND p.state = {PENDING}"
+    " WHERE b.environment = %(environment)s AND b.id <> %(batch)s"
+    " AND (b.registered_at >= %(begins)s OR p.pay_on >= %(today)s)"
+)
 
 # The pace that all runs share
 
@@ -376,8 +410,8 @@ ROWS_WITH_REFERENCES = (
 # Chunks and payloads
 
 PENDING_ROWS = (
-    f"SELECT row, attempts, chunk FROM batchpay.payment WHERE batch = %s AND row > %s AND state = {PENDING}"
-    " AND (pay_on IS NULL OR pay_on <= %s) ORDER BY row LIMIT %s"
+    "SELECT row, attempts, chunk, amount_cents, direction, int8send(account) FROM batchpay.payment"
+    f" WHERE batch = %s AND row > %s AND state = {PENDING} AND (pay_on IS NULL OR pay_on <= %s) ORDER BY row LIMIT %s"
 )
 _HAS_DAY = f"pay_on IS NOT NULL AND state = {PENDING}"
 DAYS = (
@@ -545,7 +579,7 @@ ALTER TABLE batchpay.event DISABLE TRIGGER USER;
 ALTER TABLE batchpay.attempt DISABLE TRIGGER USER;
 TRUNCATE batchpay.ledger, batchpay.batch, batchpay.run, batchpay.chunk, batchpay.body, batchpay.detail,
     batchpay.payment, batchpay.attempt, batchpay.event, batchpay.total, batchpay.fingerprint, batchpay.payment_id,
-    batchpay.paid RESTART IDENTITY;
+    batchpay.paid, batchpay.day_total, batchpay.payee_day RESTART IDENTITY;
 ALTER TABLE batchpay.event ENABLE TRIGGER USER;
 ALTER TABLE batchpay.attempt ENABLE TRIGGER USER;
 """
@@ -553,7 +587,8 @@ ADD_ARRIVING = (
     "INSERT INTO batchpay.ledger (id, version, ledger_id, key_id, number, mac, place, registrations,"
     " has_older_digests, is_arriving) VALUES (1, %s, %s, %s, %s, %s, %s, %s, %s, true)"
 )
-NUMBER_ON = [
+ARRIVED_ROWS = [
+    "SELECT batchpay.count_arrived()",
     "SELECT setval(pg_get_serial_sequence('batchpay.batch', 'id'), max(id)) FROM batchpay.batch",
     "SELECT setval(pg_get_serial_sequence('batchpay.run', 'id'), max(id)) FROM batchpay.run",
 ]

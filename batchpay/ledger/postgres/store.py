@@ -80,9 +80,8 @@ class Writer:
         self._notices.clear()
         return connection.execute(statement, parameters, binary=True)
 
-    def run_group(self, parameters: Sequence[Any], *, is_unique: bool = False) -> list[int]:
-        """Commit a group of a run: one statement, one transaction; with `is_unique`, no reference of another row."""
-        statement = sql.COMMIT_UNIQUE_GROUP if is_unique else sql.COMMIT_GROUP
+    def run_group(self, statement: str, parameters: Sequence[Any]) -> list[int]:
+        """Commit a group of a run: one statement, one transaction."""
         if self._pooled is None:
             found = self.run(statement, parameters).fetchone()
         else:

@@ -20,6 +20,8 @@ from batchpay.ledger.columns import (
     record_values,
 )
 from batchpay.ledger.contract import RegisteredMeanwhile
+from batchpay.ledger.day_limits import known, require_within
+from batchpay.ledger.days import DayCheck, Sums
 from batchpay.ledger.decisions import require_settled
 from batchpay.ledger.event_chain import DIRECTION_CODES, row_id
 from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting, WritingAside, refuse_purged
@@ -91,7 +93,9 @@ class SqliteChunkWriter:
 class SqliteRegistering:
     """A batch being written; see contract.Registering."""
 
-    def __init__(self, store: SqliteStore, transaction: SqliteTransaction, batch: NewBatch, who: str) -> None:
+    def __init__(
+        self, store: SqliteStore, transaction: SqliteTransaction, batch: NewBatch, who: str, day_check: DayCheck
+    ) -> None:
         self._store = store
         self._transaction = transaction
         self._bills = check_registrations(store, transaction)
@@ -99,7 +103,7 @@ class SqliteRegistering:
         news = _registered_since(transaction, batch.registration_count_seen)
         if news and (batch.digest,) in transaction.execute(sql.DIGESTS_OF_BATCHES, (json.dumps(news),)).fetchall():
             raise RegisteredMeanwhile(MEANWHILE)  # this very content: that batch is then the one
-        self._batch = BatchInWriting(transaction, batch)
+        self._batch = BatchInWriting(transaction, batch, day_check)
         self._chunks = SqliteChunkWriter(store, transaction, self._batch.number, news)
         self._aside = WritingAside()
 
@@ -159,13 +163,13 @@ class SqliteRegistering:
 
 
 @contextmanager
-def registering(store: SqliteStore, batch: NewBatch, who: str) -> Iterator[SqliteRegistering]:
+def registering(store: SqliteStore, batch: NewBatch, who: str, day_check: DayCheck) -> Iterator[SqliteRegistering]:
     """Begin writing a batch; nothing of it is committed unless it was finished."""
     transaction = store.begin()
     try:
         with translated(store.place.ledger):
             require_settled(transaction)
-            writing = SqliteRegistering(store, transaction, batch, who)
+            writing = SqliteRegistering(store, transaction, batch, who, day_check)
     except BaseException:
         transaction.rollback()
         raise
@@ -184,6 +188,7 @@ def release(
     registration_count_seen: int,
     sign_off: SignOff | None,
     allowed_duplicates: dict[str, Any] | None,
+    day_check: DayCheck,
 ) -> int:
     """Make rejected rows pending; see contract.Ledger.release."""
     released: list[int] = []
@@ -196,8 +201,12 @@ def release(
         news = _registered_since(transaction, registration_count_seen)
         writer = SqliteChunkWriter(store, transaction, batch, [one for one in news if one != batch])
         changes = TotalsDelta()
+        found, adds = known(day_check, transaction, sql), Sums()
         for columns in payments:
-            released += _release_columns(transaction, batch, columns, writer, changes)
+            chosen = _release_columns(transaction, batch, columns, writer, changes)
+            released += chosen.rows
+            adds.update(day_check.sums(chosen))
+        require_within(day_check, adds, found)
         writer.finish()
         if released:
             transaction.write_totals(changes, batch)
@@ -221,7 +230,7 @@ def _release_columns(
     payments: PaymentColumns,
     writer: SqliteChunkWriter,
     changes: TotalsDelta,
-) -> list[int]:
+) -> PaymentColumns:
     """Release those rows of one set of columns that are rejected and have the same amount."""
     rejected: dict[int, int] = {}
     for position, (row, amount) in enumerate(zip(payments.rows, payments.amounts_cents, strict=True)):
@@ -241,4 +250,4 @@ def _release_columns(
         )  # fmt: skip
         changes.add(REJECTED, before, -1, -chosen.amounts_cents[index])
         changes.add(PENDING, direction, 1, chosen.amounts_cents[index])
-    return list(chosen.rows)
+    return chosen

@@ -11,6 +11,7 @@ from typing import Any
 from batchpay.errors import BatchHeld, WrongUse
 from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
+from batchpay.ledger.days import NO_CHECK, DayCheck, SendingDay
 from batchpay.ledger.decisions import IN_DOUBT_SETTLED, require_named, settle
 from batchpay.ledger.machine import OwnClock, is_synchronized
 from batchpay.ledger.records import Decision, HostRun, NewBatch, PayeeFacts, Purge, RowColumns, SignOff
@@ -48,8 +49,10 @@ class SqliteLedger(StoredLedger[SqliteStore, SqliteRun]):
     ) -> list[Earlier]:
         return reading.earlier(self.store, lookup, environment, days, now, exclude_digest or b"", within)
 
-    def register(self, batch: NewBatch, who: str) -> AbstractContextManager[Registering]:
-        return batch_writer.registering(self.store, batch, who)
+    def register(
+        self, batch: NewBatch, who: str, day_check: DayCheck | None = None
+    ) -> AbstractContextManager[Registering]:
+        return batch_writer.registering(self.store, batch, who, day_check or NO_CHECK)
 
     def release(
         self,
@@ -61,9 +64,19 @@ class SqliteLedger(StoredLedger[SqliteStore, SqliteRun]):
         registration_count_seen: int,
         sign_off: SignOff | None = None,
         allowed_duplicates: dict[str, Any] | None = None,
+        day_check: DayCheck | None = None,
     ) -> int:
+        number = self._batch(batch)
         return batch_writer.release(
-            self.store, self._batch(batch), payments, who, why, registration_count_seen, sign_off, allowed_duplicates
+            self.store,
+            number,
+            payments,
+            who,
+            why,
+            registration_count_seen,
+            sign_off,
+            allowed_duplicates,
+            day_check or NO_CHECK,
         )
 
     def lock(self, digest: bytes) -> AbstractContextManager[None]:
@@ -85,10 +98,18 @@ class SqliteLedger(StoredLedger[SqliteStore, SqliteRun]):
         return self._locks.is_held(digest)
 
     def _begin(
-        self, number: int, name: str, who: str, why: str | None, noted: dict[str, Any], *, is_unique: bool, day: date
+        self,
+        number: int,
+        name: str,
+        who: str,
+        why: str | None,
+        noted: dict[str, Any],
+        *,
+        is_unique: bool,
+        sending: SendingDay,
     ) -> SqliteRun:
         check_batch(self.store, number)
-        return SqliteRun(self.store, number, name, who, why, noted, is_unique=is_unique, day=day)
+        return SqliteRun(self.store, number, name, who, why, noted, is_unique=is_unique, sending=sending)
 
     def runs(self, batch: str) -> list[HostRun]:
         return []

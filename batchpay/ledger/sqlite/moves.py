@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger import mover
+from batchpay.ledger.days import SendingDay
 from batchpay.ledger.event_chain import id_range, row_id
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import SqliteTransaction
 from batchpay.ledger.states import (
+    DECLINED,
     PENDING,
     REJECTED,
     SENDING,
@@ -38,6 +40,12 @@ class SqliteMover(mover.Mover):
     """The rows of one batch that one event moves."""
 
     _transaction: SqliteTransaction
+
+    def __init__(
+        self, transaction: SqliteTransaction, batch: int, event: str, who: str, why: str | None = None
+    ) -> None:
+        super().__init__(transaction, batch, event, who, why)
+        self._of_day: Counter[int] = Counter()
 
     def move(self, rows: Sequence[int], before: int, after: int) -> list[int]:
         require(self._event, before, after)
@@ -76,7 +84,7 @@ class SqliteMover(mover.Mover):
                 raise LedgerDamaged(f"the ledger is damaged: row {row} is pending, and its attempt is not")
         return grantable
 
-    def grant(self, rows: Mapping[int, Claimed], at: int) -> dict[int, BeingSent]:
+    def grant(self, rows: Mapping[int, Claimed], at: int, day: SendingDay) -> dict[int, BeingSent]:
         """Move rows from pending to sending; return what `end` needs for them. May raise NotAsClaimed.
 
         That each is pending, and that no attempt contradicts it, is checked where row and attempt change.
@@ -91,9 +99,10 @@ class SqliteMover(mover.Mover):
             amounts[direction].append(cents)
         for direction, moved in amounts.items():
             self._changes.move(PENDING, SENDING, direction, moved)
+            self._of_day[direction] += sum(moved)
         self._moved[SENDING].extend(rows)
         ids, which = self._ids(rows)
-        for statement, parameters in ((sql.GRANT[ids], which), (sql.BEGIN_ATTEMPTS[ids], (at, *which))):
+        for statement, parameters in ((sql.GRANT[ids], which), (sql.BEGIN_ATTEMPTS[ids], (at, day.day, *which))):
             if self._transaction.execute(statement, parameters).rowcount != len(rows):
                 raise NotAsClaimed(f"the ledger is damaged: rows {write_ranges(rows)} are not all pending any more")
         return granted
@@ -112,6 +121,8 @@ class SqliteMover(mover.Mover):
             end = (STATE_CODES[outcome.state], at, *outcome.answer, outcome.reason)
             lines.append((*end, self._keys.seal_values("attempt", (first | row, sent_at, *end)), first | row))
             self._has_moved(row, SENDING, end[0], direction, cents, chunk)
+            if end[0] in (PENDING, DECLINED):
+                self._of_day[direction] -= cents
             by_state[end[0]].append(row)
         ended = 0
         for state, rows in by_state.items():
@@ -123,6 +134,19 @@ class SqliteMover(mover.Mover):
                 f"the ledger is damaged: of rows {write_ranges(outcomes)}, which were being sent, {ended} are,"
                 f" and {attempts} of their attempts"
             )
+
+    def count_day(self, day: SendingDay) -> None:
+        """Add what a run has granted and ended since the last call to what was sent on its day."""
+        for direction, cents in self._of_day.items():
+            if cents:
+                self._transaction.execute(sql.ADD_TO_DAY, (day.environment, day.day, direction, cents))
+        self._of_day.clear()
+
+    def count_payees(self, rows: Collection[int], sign: int) -> None:
+        """Add rows to what their accounts were sent on the run's day, or with -1 take them out."""
+        asked = {"batch": self._batch, "rows": json.dumps(list(rows)), "sign": sign}
+        if rows:
+            self._transaction.execute(sql.COUNT_ON_PAYEE_DAY, asked)
 
     def _ids(self, rows: Collection[int]) -> tuple[sql.Ids, tuple[Any, ...]]:
         """Return which rows a statement is about: a range, as rows in file order usually are, or a list."""

@@ -26,6 +26,7 @@ from batchpay.ledger.decisions import (
     window,
 )
 from batchpay.ledger.keys import Keys
+from batchpay.ledger.reading import today
 from batchpay.ledger.records import (
     HOW_TO_ACCEPT,
     MOVED,
@@ -97,7 +98,9 @@ def accept(
         if kind == WITNESS_ACCEPTED:
             last, at = transaction.execute(sql.LAST_EVENT).fetchone()
             for (batch,) in transaction.execute(sql.BATCH_IDS).fetchall():
-                marked_in_doubt += doubt(SqliteMover(transaction, batch, "doubted", who, RESTORED_REASON))
+                marked_in_doubt += doubt(
+                    SqliteMover(transaction, batch, "doubted", who, RESTORED_REASON), today(store, transaction)
+                )
             lost = lost_by_now(transaction, sql, last, at, known.number if known and known.number > last else None)
             detail |= {"doubted": marked_in_doubt, **lost}
         transaction.event(kind, None, who, why, detail)

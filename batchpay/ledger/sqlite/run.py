@@ -12,11 +12,13 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import date
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
+from batchpay.ledger.day_limits import DAYS_KEPT, fitting
+from batchpay.ledger.days import SendingDay
 from batchpay.ledger.event_chain import id_range, row_id
 from batchpay.ledger.machine import now_ms
 from batchpay.ledger.paths import BatchLocks
@@ -28,7 +30,7 @@ from batchpay.ledger.sqlite.moves import BeingSent, Claimed, NotAsClaimed, Sqlit
 from batchpay.ledger.sqlite.store import SqliteStore, SqliteTransaction, translated
 from batchpay.ledger.states import IN_DOUBT, SENDING, IllegalMove
 from batchpay.outcome import Finding, Outcome
-from batchpay.payment import Totals
+from batchpay.payment import State, Totals
 from batchpay.settings import RATE_LEAST, RATE_MOST
 
 _CLAIMED_MAX = 4096
@@ -51,9 +53,10 @@ class SqliteRun:
         noted: dict[str, Any],
         *,
         is_unique: bool,
-        day: date,
+        sending: SendingDay,
     ) -> None:
         self._store = store
+        self.sending = sending
         self._is_unique = is_unique
         self.repeated = 0
         self._batch = batch
@@ -63,8 +66,7 @@ class SqliteRun:
         self._claimed: dict[int, Claimed] = {}
         """What was read of rows when they were claimed, until they are sent. What is missing here is looked up."""
         self._sent: dict[int, BeingSent] = {}
-        self._day = day.toordinal()
-        self._bodies = Bodies(store.keys, batch, self._sealed_bodies, day)
+        self._bodies = Bodies(store.keys, batch, self._sealed_bodies, sending.date)
         self._claimed_to, _ = id_range(batch)
         self._read_turn = threading.Lock()
         self._reader = store.connect_reader()
@@ -107,6 +109,7 @@ class SqliteRun:
         recovering.note_attempts(rows, IN_DOUBT, RECOVERED_REASON, at=None)
         recovering.finish()
 
+        transaction.execute(sql.DROP_DAYS, (self.sending.day - DAYS_KEPT,))
         transaction.execute(sql.TAKE_BATCH, (self._token, self._batch))
         run = transaction.execute(sql.ADD_RUN, (self._batch, self._who, at)).lastrowid
         detail = {"run": run, "at": at, "process": os.getpid(), **noted}
@@ -131,9 +134,13 @@ class SqliteRun:
         self._store.check_process()
         _, end = id_range(self._batch)
         with self._read_turn, translated(self._store.place.ledger):
-            found = self._reader.execute(sql.PENDING_ROWS, (self._claimed_to, end, self._day, limit)).fetchone()
-            rows, attempts, chunks, cents, directions = map(json.loads, found)
-            claimed = list(map(PendingPayment, rows, attempts, self._bodies.of(rows, chunks)))
+            by_account = self.sending.limits.max_per_payee_day is not None
+            asked = (by_account, self._claimed_to, end, self.sending.day, limit)
+            found = self._reader.execute(sql.PENDING_ROWS, asked).fetchone()
+            rows, attempts, chunks, cents, directions, accounts = map(json.loads, found)
+            accounts = map(bytes.fromhex, accounts) if by_account else repeat(b"")
+            bodies = self._bodies.of(rows, chunks)
+            claimed = list(map(PendingPayment, rows, attempts, bodies, cents, directions, accounts))
             if rows:
                 self._claimed_to = row_id(self._batch, rows[-1])
             if len(self._claimed) > _CLAIMED_MAX:
@@ -177,7 +184,16 @@ class SqliteRun:
                 raise LedgerDamaged(f"row {row} has an outcome, but the ledger does not show it as being sent")
             judged = mover.judged(proved, is_unique=self._is_unique)
             mover.end(judged, self._sent, at)
-            granted = mover.grant(mover.grantable(intents) if claimed is None else claimed, at)
+            wanted = mover.grantable(intents) if claimed is None else claimed
+            day, by_account = self.sending, self.sending.limits.max_per_payee_day is not None
+            if day.limits.are_set:  # what is given back makes room
+                back = [row for row, outcome in judged.items() if outcome.state in (State.PENDING, State.DECLINED)]
+                mover.count_day(day)
+                mover.count_payees(back if by_account else (), -1)
+                wanted = {row: wanted[row] for row in fitting(day, transaction.execute, sql, self._batch, wanted)}
+            granted = mover.grant(wanted, at, day)
+            mover.count_day(day)
+            mover.count_payees(granted if by_account else (), 1)
             mover.finish()
         self.repeated += sum(judged[row] is not outcome for row, outcome in proved.items())
         return granted

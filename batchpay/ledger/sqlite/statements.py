@@ -180,8 +180,8 @@ REJECTED_FACTS = "SELECT line, amount_cents FROM row WHERE id = ?"
 _IS_DUE = "(pay_on IS NULL OR pay_on <= ?)"
 PENDING_ROWS = (
     "SELECT json_group_array(id & 4294967295), json_group_array(attempts), json_group_array(chunk),"
-    " json_group_array(amount_cents), json_group_array(direction) FROM"
-    " (SELECT id, attempts, chunk, amount_cents, direction FROM row"
+    " json_group_array(amount_cents), json_group_array(direction), json_group_array(account) FROM"
+    " (SELECT id, attempts, chunk, amount_cents, direction, CASE WHEN ? THEN hex(account) END AS account FROM row"
     f" WHERE id > ? AND id < ? AND state = {PENDING} AND {_IS_DUE} ORDER BY id LIMIT ?)"
 )
 """One JSON array per column: Python reads many values from one text in less time than it takes to fetch them."""
@@ -221,10 +221,11 @@ GRANT = {
     for ids, which in _WHICH.items()
 }
 BEGIN_ATTEMPTS = {
-    ids: f"INSERT INTO attempt (id, state, sent_at) SELECT id, {SENDING}, ? FROM row WHERE id {which}"
-    f" ON CONFLICT (id) DO UPDATE SET"
-    f" state = {SENDING}, sent_at = excluded.sent_at, finished_at = NULL, http_status = NULL, response_code = NULL,"
-    f" message = NULL, gateway_reference = NULL, reason = NULL, seal = NULL WHERE attempt.state = {PENDING}"
+    ids: f"INSERT INTO attempt (id, state, sent_at, sent_on) SELECT id, {SENDING}, ?, ? FROM row WHERE id {which}"
+    f" ON CONFLICT (id) DO UPDATE SET state = {SENDING},"
+    " sent_at = excluded.sent_at, sent_on = excluded.sent_on, finished_at = NULL, http_status = NULL,"
+    " response_code = NULL, message = NULL, gateway_reference = NULL, reason = NULL, seal = NULL"
+    f" WHERE attempt.state = {PENDING}"
     for ids, which in _WHICH.items()
 }
 END_SENDING = {
@@ -236,6 +237,57 @@ END_SENDING = {
 END_ATTEMPT = (
     "UPDATE attempt SET state = ?, finished_at = ?, http_status = ?, response_code = ?, message = ?,"
     f" gateway_reference = ?, reason = ?, seal = ? WHERE id = ? AND state = {SENDING}"
+)
+
+# Sums of a day
+
+ADD_TO_DAY = (
+    "INSERT INTO day_total VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (environment, day, direction) DO UPDATE SET cents = cents + excluded.cents"
+)
+_WANTED = "json_each(:rows) AS wanted CROSS JOIN row ON row.id = (:batch << 32 | wanted.value)"
+_COUNTED_ROWS = (
+    f"FROM {_WANTED} JOIN attempt ON attempt.id = row.id JOIN batch ON batch.id = :batch WHERE sent_on IS NOT NULL"
+)
+COUNT_ON_DAY = (
+    f"INSERT INTO day_total SELECT environment, sent_on, direction, :sign * sum(amount_cents) {_COUNTED_ROWS}"
+    " GROUP BY sent_on, direction"
+    " ON CONFLICT (environment, day, direction) DO UPDATE SET cents = cents + excluded.cents"
+)
+COUNT_ON_PAYEE_DAY = (
+    f"INSERT INTO payee_day SELECT environment, sent_on, account, :sign * sum(amount_cents) {_COUNTED_ROWS}"
+    " AND (:sign > 0 OR EXISTS (SELECT 1 FROM payee_day AS known WHERE known.environment = batch.environment"
+    " AND known.day = sent_on AND known.account = row.account)) GROUP BY sent_on, account"
+    " ON CONFLICT (environment, day, account) DO UPDATE SET cents = max(0, cents + excluded.cents)"
+)
+"""What was sent while no limit was set was not counted here, and is not taken out."""
+COUNT_ON_DAYS = [COUNT_ON_DAY, COUNT_ON_PAYEE_DAY]
+DOUBT_TODAY = "UPDATE attempt SET sent_on = :day WHERE id IN (SELECT :batch << 32 | value FROM json_each(:rows))"
+DROP_DAYS = "DELETE FROM payee_day WHERE day < ?"
+ROWS_TO_FIT = f"SELECT wanted.value, amount_cents, direction, account FROM {_WANTED} ORDER BY wanted.value"
+SENT_BY_DIRECTION = "SELECT direction, cents FROM day_total WHERE environment = :environment AND day = :day"
+SENT_BY_ACCOUNT = (
+    f"SELECT DISTINCT known.account, cents FROM {_WANTED} JOIN payee_day AS known"
+    " ON known.environment = :environment AND known.day = :day AND known.account = row.account"
+)
+_OTHERS = "environment = :environment AND batch.id <> :batch"
+_SCHEDULED = f"row INDEXED BY row_scheduled ON row.id >> 32 = batch.id AND row.state = {PENDING} AND pay_on"
+PLANNED_BY_DIRECTION = (
+    "SELECT day, direction, cents FROM day_total WHERE environment = :environment AND day >= :today"
+    " UNION ALL SELECT :today, direction, total.cents FROM batch JOIN total ON total.batch = batch.id"
+    f" AND state = {PENDING} WHERE {_OTHERS} AND registered_at >= :begins"
+    " UNION ALL SELECT iif(column1 = 1, pay_on, :today), direction, column1 * amount_cents FROM batch"
+    f" CROSS JOIN {_SCHEDULED} >= :today CROSS JOIN (VALUES (1), (-1))"
+    f" WHERE {_OTHERS} AND (column1 = 1 OR registered_at >= :begins)"
+)
+"""What was sent, what is due, and what was registered today without a later day."""
+PLANNED_BY_ACCOUNT = (
+    "SELECT day, account, cents FROM payee_day WHERE environment = :environment AND day >= :today"
+    " UNION ALL SELECT max(:today, coalesce(pay_on, 0)), account, amount_cents FROM batch CROSS JOIN row"
+    f" ON row.id >= batch.id << 32 AND row.id < batch.id + 1 << 32 AND row.state = {PENDING}"
+    f" WHERE {_OTHERS} AND registered_at >= :begins"
+    f" UNION ALL SELECT pay_on, account, amount_cents FROM batch CROSS JOIN {_SCHEDULED} >= :today WHERE {_OTHERS}"
+    " AND registered_at < :begins"
 )
 
 # Single attempts
@@ -435,7 +487,7 @@ MOVING_BATCHES = (
 )
 MOVING_PAYMENTS = (
     f"SELECT {_PLACE.format('row')}, line, amount_cents, direction, row.state, attempts, chunk, payee, account,"
-    " sent_at, reasons, pay_on FROM row LEFT JOIN attempt ON attempt.id = row.id ORDER BY row.id"
+    " sent_at, reasons, pay_on, sent_on FROM row LEFT JOIN attempt ON attempt.id = row.id ORDER BY row.id"
 )
 MOVING_ATTEMPTS = (
     f"SELECT {_PLACE.format('attempt')}, attempts, sent_at, attempt.state, finished_at, http_status, response_code,"

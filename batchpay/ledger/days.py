@@ -1,0 +1,134 @@
+"""Limits of a day: what may be sent on it in all, debits and credits apart, and to one account.
+
+A payment counts on the day of the run that sends it, for as long as it may be paid: not if it was declined, or may be
+sent again. At registration what is planned for a day counts as well: what is due on it, and what was registered today.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+from batchpay.ledger.columns import PaymentColumns
+from batchpay.ledger.records import PendingPayment
+
+Key = str | bytes
+"""DEBIT or CREDIT, or an account's digest."""
+Sums = Counter[tuple[int, Key]]
+"""Cents by day (`date.toordinal()`) and by direction or account."""
+_NEVER_CENTS = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class DayLimits:
+    """[limits] of a day, in cents and by the setting's name; None where there is no limit."""
+
+    max_per_day: int | None = None
+    max_per_payee_day: int | None = None
+
+    @property
+    def are_set(self) -> bool:
+        """Whether there is any limit."""
+        return self != NO_LIMITS
+
+    def without(self, names: Iterable[str]) -> DayLimits:
+        """Return the same with nothing that exceeds those of these names; what is sent counts all the same."""
+        return replace(self, **{name: _NEVER_CENTS for name in names if getattr(self, name) is not None})
+
+    def of(self, key: Key) -> tuple[str, int | None]:
+        """Return name and cents of the limit for a direction or an account."""
+        name = "max_per_payee_day" if isinstance(key, bytes) else "max_per_day"
+        return name, getattr(self, name)
+
+
+NO_LIMITS = DayLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class Exceeded:
+    """A limit of a day that rows would exceed."""
+
+    name: str
+    limit_cents: int
+    day: int
+    key: Key
+    """Direction or account."""
+    adds_cents: int
+    """What the rows have for that day."""
+    total_cents: int
+    """What there would be with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class DayCheck:
+    """The limits that a registration must keep, and the day on which it takes place."""
+
+    limits: DayLimits = NO_LIMITS
+    environment: str = ""
+    today: int = 0
+    begins_ms: int = 0
+
+    def sums(self, payments: PaymentColumns) -> Sums:
+        """Add up payments by the days on which they may be sent, as far as there are limits."""
+        found = Sums()
+        if not self.limits.are_set:
+            return found
+        days = [max(self.today, day or 0) for day in payments.pay_on] or [self.today] * len(payments.rows)
+        of_limits: tuple[tuple[int | None, Sequence[Key]], ...] = (
+            (self.limits.max_per_day, payments.directions),
+            (self.limits.max_per_payee_day, payments.accounts),
+        )
+        for limit, keys in of_limits:
+            for day, key, cents in zip(days, keys, payments.amounts_cents, strict=True) if limit is not None else ():
+                found[day, key] += cents
+        return found
+
+    def exceeded(self, adds: Sums, known: Sums) -> Iterator[Exceeded]:
+        """Yield the limits that rows with these sums would exceed, earlier days first."""
+        for (day, key), cents in sorted(adds.items(), key=lambda one: (one[0][0], str(one[0][1]))):
+            name, limit = self.limits.of(key)
+            if limit is not None and cents and (total := known[day, key] + cents) > limit:
+                yield Exceeded(name, limit, day, key, cents, total)
+
+
+NO_CHECK = DayCheck()
+
+
+class SendingDay:
+    """The day on which a run's payments count, and which of them no longer fit its limits."""
+
+    def __init__(self, environment: str, day: date, limits: DayLimits) -> None:
+        self.environment, self.date, self.day, self.limits = environment, day, day.toordinal(), limits
+        self.reached: set[str] = set()
+        """Names of the limits for which rows were not sent."""
+        self._least: dict[int | bytes, int] = {}
+        """Cents of the smallest row that did not fit, by direction and by account."""
+
+    def is_over(self, payment: PendingPayment) -> bool:
+        """Return whether a payment can't be sent on this day: one that was no larger did not fit."""
+        least = self._least
+        return bool(least) and payment.cents >= min(
+            least.get(payment.direction, math.inf), least.get(payment.account, math.inf)
+        )
+
+    def admit(self, rows: Iterable[tuple[int, int, int, bytes]], sent: Counter[int | bytes]) -> list[int]:
+        """Return the rows that may be sent one after the other: number, cents, direction, account of each; in order.
+
+        `sent` is what was sent on the day before them, by the codes of directions and by account.
+        """
+        admitted = []
+        for row, cents, direction, account in rows:
+            limits: dict[int | bytes, int | None]
+            limits = {direction: self.limits.max_per_day, account: self.limits.max_per_payee_day}
+            over = [key for key, limit in limits.items() if limit is not None and sent[key] + cents > limit]
+            for key in over:
+                self.reached.add("max_per_payee_day" if isinstance(key, bytes) else "max_per_day")
+                self._least[key] = min(cents, self._least.get(key, cents))
+            if not over:
+                admitted.append(row)
+                sent[direction] += cents
+                sent[account] += cents
+        return admitted
