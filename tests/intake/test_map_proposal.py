@@ -203,11 +203,16 @@ def test_day_and_month_are_never_guessed() -> None:
 def test_words_that_might_be_anything_are_asked_about() -> None:
     """A bank's import writes 1 for checking and 2 for savings: a convention, and no proof."""
     draft = draft_of(**{"Account Type": ["1", "2", "1"]})
-    assert [question.text for question in draft.needed if question.about == "achDepositType"] == [
-        "what is 1 in column Account Type?", "what is 2 in column Account Type?",
-    ]  # fmt: skip
+    (both,) = [question for question in draft.needed if question.about == "achDepositType"]
+    texts = ["1 is CHECKING; 2 is SAVINGS", "1 is SAVINGS; 2 is CHECKING", "each word apart"]
+    assert [choice.text for choice in both.choices] == texts
+    choose(draft, "achDepositType", "each word apart")
     choose(draft, "achDepositType", "CHECKING")
     assert draft.tables["values"]["achDepositType"] == {"CHECKING": ["1"]}
+    assert asked(draft)["achDepositType"].text == "what is 2 in column Account Type?"
+    draft = draft_of(**{"Account Type": ["1", "2", "1"]})
+    choose(draft, "achDepositType", "1 is SAVINGS")
+    assert draft.tables["values"]["achDepositType"] == {"SAVINGS": ["1"], "CHECKING": ["2"]}
 
 
 def test_one_column_says_two_things() -> None:
@@ -419,3 +424,22 @@ def test_a_list_of_words_is_known_by_what_it_holds() -> None:
     assert [choice.text.split(" (")[0] for choice in question.choices] == [
         "Sorte", "CHECKING: all are checking accounts", "SAVINGS: all are savings accounts",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "cells", "choices"), [
+    ("Amount", ["12500", "20001", "9"], ["dollars: 12500 is 12,500.00", "cents: 12500 is 125.00", "thousands"]),
+    ("amount_cents", ["12500", "20001", "9"], ["cents: 12500 is 125.00", "dollars: 12500 is 12,500.00", "thousands:"]),
+    ("Amount (in thousands)", ["2.14", "3.5", "1.00"], ["thousands: 2.14 is 2,140.00", "dollars: 2.14 is 2.14"]),
+    ("Betrag", ["1.250", "2.500", "3.750"], ["dollars: 1.250 is 1,250.00", "cents: 1.250 is 12.50", "thousands"]),
+    ("Amount", ["$12", "$15", "$7"], []), ("Amount", ["12.50", "15", "7"], []),
+])  # fmt: skip
+def test_what_amounts_are_in_is_asked(name: str, cells: list[Any], choices: list[str]) -> None:
+    """Cents were paid as dollars, a hundred times what was due, and thousands as single dollars."""
+    draft = draft_of(**{"Amount": [], name: cells})
+    found = [choice for one in draft.questions if one.about == "amount" for choice in one.choices]
+    assert len(found) == len(choices)
+    assert all(choice.text.startswith(text) for choice, text in zip(found, choices, strict=True))
+    if choices:
+        choose(draft, "amount", choices[0])
+        assert draft.tables["formats"]["amount"]["unit"] == choices[0].split(":")[0]
+        assert mapping_of(draft.tables, "m.toml").columns[name] == ("amount",)

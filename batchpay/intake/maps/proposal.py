@@ -24,6 +24,7 @@ from batchpay.intake.maps.evidence import (
     amounts,
     beside,
     column_called,
+    dates,
     has_decimals,
     ours,
     ours_for,
@@ -49,7 +50,7 @@ from batchpay.schemas.words import header_means, meaning
 from batchpay.text import column_name
 
 NAME, FIRST, LAST = "achNameOnCheck", "billingFirstName", "billingLastName"
-_DEPOSIT = "achDepositType"
+_DEPOSIT, PAY_ON = "achDepositType", "payOn"
 _ENOUGH = 0.9
 """This share of a column's cells must be what its name says; the others will be errors in their rows."""
 _ENOUGH_OF_OURS = 0.5
@@ -166,12 +167,14 @@ class _Proposer:
         self._by_content()
         self._amounts()
         for target in COLUMNS:
-            if target not in _SCHEDULE or "recurringIndicator" in self._found:
+            is_asked_apart = target == PAY_ON or (target in _SCHEDULE and "recurringIndicator" not in self._found)
+            if not is_asked_apart:
                 self._decide(target, self._found.get(target, []))
         self._names()
         if not {"amount", DIRECTION} & (self._decided.keys() | self._asked):
             self._draft.questions.append(direction())
         self._rows()
+        self._pay_on()
         self._schedule()
         self._fixed()
         self._payment_id()
@@ -375,6 +378,27 @@ class _Proposer:
         for entry in entries:
             self._draft.add(entry)
         self._draft.questions += questions
+
+    def _pay_on(self) -> None:
+        """Ask whether each payment is sent on the day that a column names, or all of them today."""
+        found = [one for one in self._found.get(PAY_ON, []) if one.is_sure]
+        if any(one.is_ours for one in found):
+            self._decide(PAY_ON, found)
+        choices: list[Choice] = []
+        for one in found if not self._has(PAY_ON) else ():
+            entries, questions = self._taken(PAY_ON, one)
+            told, cells = column_name(one.name), self._cells[one.name]
+            days: pl.Series = dates(cells).best[0].texts.str.drop_nulls()
+            days = days.str.to_date("%m/%d/%Y").sort().dt.to_string("%m/%d/%Y")
+            told = f"on the day in {told} ({days[0]} to {days[-1]})"
+            how = next((question for question in questions if question.about == PAY_ON), None)
+            choices += (
+                [Choice(f"{told}: {way.text}", way.entries) for way in how.choices] if how else [Choice(told, entries)]
+            )
+        if choices:
+            today = Choice("all today: the dates are not used")
+            self._draft.questions.append(Question(PAY_ON, "when is each payment sent?", (*choices, today)))
+            self._asked.add(PAY_ON)
 
     def _schedule(self) -> None:
         """Ask whether the rows are recurring payments, where a column has dates or a frequency of such."""

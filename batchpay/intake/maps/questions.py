@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 
 import polars as pl
 
 from batchpay.intake.maps.draft import Choice, Entry, Question
-from batchpay.intake.maps.evidence import CHOICES, Ways, Written, amounts, dates, negatives, ours, ours_for
-from batchpay.intake.maps.formats import DateFormat, NumberFormat
-from batchpay.schemas.amount_text import currencies_of
+from batchpay.intake.maps.evidence import CHOICES, Ways, Written, amounts, beside, dates, negatives, ours, ours_for
+from batchpay.intake.maps.formats import UNITS, DateFormat, NumberFormat
+from batchpay.schemas.amount_text import currencies_of, has_currency
 from batchpay.schemas.columns import DIRECTION
 from batchpay.schemas.words import meaning
-from batchpay.text import column_name, row_count
+from batchpay.text import column_name, money, row_count
 
 _WORDS_MAX = 60
 ASKED_MAX = 8
@@ -51,7 +52,7 @@ def direction_entries(
     for ways in (guess, {word: _OTHER[way] for word, way in guess.items()}):
         sides = {way: [word for word in words if ways[word] == way] for way in _OTHER}
         told = [f"{way}: {_listed(some)} {_MOVES[way]}" for way, some in sides.items() if some]
-        entries = [Entry(f"values.{DIRECTION}", ways[word], [word]) for word in words]
+        entries = [*_values(DIRECTION, ways)]
         signs = {ways[word] for word in negative}
         if len(signs) == 1 and not any(ways[word] in signs for word in words if word not in negative):
             entries.append(
@@ -66,6 +67,10 @@ def direction_entries(
 
 _OTHER = {"CREDIT": "DEBIT", "DEBIT": "CREDIT"}
 _MOVES = {"CREDIT": "is paid out", "DEBIT": "is collected"}
+
+
+def _values(target: str, ways: Mapping[str, str]) -> tuple[Entry, ...]:
+    return tuple(Entry(f"values.{target}", ours, [word]) for word, ours in ways.items())
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -169,8 +174,9 @@ def money_entries(target: str, name: str, cells: pl.Series) -> Added:
 
 
 def amount_entries(name: str, cells: pl.Series, *, has_direction: bool) -> Added:
-    """State how the amounts are written, and ask what their signs mean, or which way the money goes."""
+    """State how the amounts are written, and ask for their unit and what their signs mean, or which way money goes."""
     entries, questions = money_entries("amount", name, cells)
+    questions = [*questions, *_unit_questions(name, cells)]
     if has_direction:
         return entries, questions
     ways = amounts(cells)
@@ -184,6 +190,34 @@ def amount_entries(name: str, cells: pl.Series, *, has_direction: bool) -> Added
         _signed("DEBIT", "they are collected, the others paid out"),
     )
     return entries, [*questions, Question("transactionType", text, (*choices, refused))]
+
+
+def _unit_questions(name: str, cells: pl.Series) -> list[Question]:
+    """Ask what whole amounts are in, or those whose column is named after a unit: it is the first choice."""
+    said = beside(name)[1]
+    shows = cells.to_frame("cell").select(has_decimals(pl.col("cell")) | has_currency(pl.col("cell"))).to_series()
+    ways = amounts(cells)
+    if not ways.best or (shows.any() and said is None):
+        return []
+    form, largest = ways.best[0].form, cells[cells.str.len_chars().arg_max() or 0]
+    assert isinstance(form, NumberFormat)
+    choices = []
+    for unit in dict.fromkeys((said or UNITS[0], *UNITS)):
+        text = replace(form, unit=unit).read(pl.Series([largest]), "").text[0]
+        if text is not None:
+            told = f"{unit}: {largest} is {money(round(Decimal(text) * 100))} dollars"
+            choices.append(Choice(told, (Entry("formats.amount", "unit", unit),)))
+    text = (
+        f"column {column_name(name)} says {said}: what are its amounts in?"
+        if said
+        else (f"no amount in column {column_name(name)} has decimals: what are they in?")
+    )
+    return [Question("amount", text, tuple(choices))]
+
+
+def has_decimals(cell: pl.Expr) -> pl.Expr:
+    """Return whether an amount has decimals."""
+    return cell.str.contains("[.,][0-9]{1,2}[^0-9]*$")
 
 
 def _signed(negative: str, words: str) -> Choice:
@@ -251,6 +285,7 @@ def word_entries(target: str, name: str, cells: pl.Series) -> Added:
     """Translate the words of a closed list, and ask about those that might be anything."""
     entries: list[Entry] = []
     questions: list[Question] = []
+    unknown: list[str] = []
     words = sorted(cells.unique())
     for word in words[:_WORDS_MAX]:
         ours = ours_for(target, word)
@@ -262,6 +297,16 @@ def word_entries(target: str, name: str, cells: pl.Series) -> Added:
             choices = [Choice(one, (Entry(f"values.{target}", one, [word]),)) for one in CHOICES[target]]
             text = f"what is {column_name(word)} in column {column_name(name)}?"
             questions.append(Question(target, text, (*choices, Choice("neither: its rows are errors"))))
-    if len(questions) < len(words):  # rows with the other words can be sent
+            unknown.append(word)
+    guess = {word: (meaning(target, word) or "?").rstrip("?") for word in unknown}
+    if len(unknown) > 1 and all(one in CHOICES[target] for one in guess.values()):
+        one, other = CHOICES[target]
+        ways = (guess, {word: other if ours == one else one for word, ours in guess.items()})
+        both = [
+            Choice("; ".join(f"{word} is {ours}" for word, ours in way.items()), _values(target, way)) for way in ways
+        ]
+        text = f"what are {_listed(unknown)} in column {column_name(name)}?"
+        questions = [Question(target, text, (*both, Choice("each word apart", then=tuple(questions))))]
+    if len(unknown) < len(words):  # rows with the other words can be sent
         questions = [replace(question, is_needed=False) for question in questions]
     return entries, questions
