@@ -1,7 +1,9 @@
-"""`batchpay resume`: go on with a batch's pending rows; the file is no longer needed."""
+"""`batchpay resume`: go on with pending rows of a batch, or of all that have due ones; no file is needed any more."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,19 +11,25 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Context, option
-from batchpay.cli.operations import UnattendedCommand, operation_options, unattended_run
+from batchpay.cli.each_file import work_through
+from batchpay.cli.operations import CallLog, UnattendedCommand, operation_options, unattended_run
 from batchpay.cli.options import log_targets, send_options, sending_options
 from batchpay.cli.paths import make_folder, outputs_of
 from batchpay.cli.process import actor
+from batchpay.errors import LedgerNotUsable
 from batchpay.workflows.requests import run_request, sending_settings
 from batchpay.writing.table import table_format
 
 if TYPE_CHECKING:
+    from batchpay.gateway.credentials import Credentials
     from batchpay.ledger.records import BatchSummary
+    from batchpay.settings import Settings
+    from batchpay.workflows.run import RunRequest
 
 
 @click.command(cls=UnattendedCommand, short_help="Continue a batch's pending rows; the file is no longer needed.")
 @click.argument("batch", required=False)
+@option("--due", is_flag=True, help="Send the due rows of every batch with rows whose day (payOn) has come.")
 @option("--results", metavar="PATH", help="Path of the results file; BATCH.results.csv by default.")
 @option("--out", metavar="DIR", help="Folder for the results file.")
 @option("--stale", is_flag=True, help="Continue a batch that has had no activity for days (needs --reason).")
@@ -30,15 +38,13 @@ if TYPE_CHECKING:
 @operation_options
 @click.pass_obj
 def resume(context: Context, /, batch: str | None, **options: Any) -> int:
-    """Continue the pending rows of a batch: the latest one, or the one named.
+    """Continue the pending rows of a batch: the latest one, or the one named; or with --due, of every batch.
 
     The ledger holds every request as it was validated, so the payment file is no longer needed and may have changed.
+    Rows whose day (payOn) has not come stay scheduled: run resume --due, or submit --inbox, each day.
 
     Example: batchpay resume 3f2a91c0d7e1
     """
-    from batchpay.cli.progress import progress_for
-    from batchpay.workflows import run as workflow
-
     reason = " ".join((options["reason"] or "").split()) or None
     outputs = outputs_of(context)
     refusal = outputs.refusal([(options["results"], "results")])
@@ -47,6 +53,8 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
             raise refusal
         if options["stale"] != bool(reason):
             raise click.UsageError("--stale and --reason TEXT go together")
+        if options["due"] and (batch or options["stale"] or options["results"]):
+            raise click.UsageError("--due is for all batches: it goes with neither BATCH nor --stale nor --results")
         settings = sending_settings(context.settings, send_options(options))
         request, credentials = run_request(settings, send_options(options))
         log_targets(context, settings)
@@ -57,15 +65,90 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
             table_format(results)
             return results
 
-        with progress_for(context, settings, ask=not options["yes"]) as progress:
-            summary = workflow.resume(
-                batch, output_path, request, settings, credentials, actor(), progress, stale_reason=reason
-            )
-        account.add(summary)
-        codes.append(summary.exit_code)
-    exit_code = output.exit_code_of(codes)
-    if context.json:
-        output.print_json(context, {**summary.as_json(), "exit_code": exit_code})
-    else:
+        def go_on(name: str | None) -> tuple[int, dict[str, Any]]:
+            return resume_one(context, name, output_path, settings, credentials, options, request, account, reason)
+
+        if options["due"]:
+            _resume_due(context, settings, request, go_on, account, codes)
+        else:
+            code, one = go_on(batch)
+            codes.append(code)
+            account.tell(one)
+    if len(account.summaries) > 1 and not context.json:
+        output.print_summary(context, output.grand_total(account.summaries), sent=True)
+    return output.exit_code_of(codes)
+
+
+def _resume_due(
+    context: Context,
+    settings: Settings,
+    request: RunRequest,
+    go_on: Callable[[str], tuple[int, dict[str, Any]]],
+    account: CallLog,
+    codes: list[int],
+) -> None:
+    """Go on with one batch after the other: what keeps one from being sent holds up no other."""
+    from batchpay.workflows.run import due_batches
+    from batchpay.workflows.status import all_in_doubt
+
+    due = {f"batch {name}": name for name in due_batches(settings)}
+    if not due:
+        output.say(context, "nothing is due")
+        work_through(context, [], go_on, codes, in_doubt=partial(all_in_doubt, settings), account=account)
+        return
+    work_through(
+        context,
+        list(due),
+        lambda name: go_on(due[name]),
+        codes,
+        stopped=lambda: request.stop.reason,
+        sum_up=lambda: output.grand_total(account.summaries).as_json(),
+        in_doubt=partial(all_in_doubt, settings),
+        sends=True,
+        account=account,
+    )
+
+
+def batches_of_inbox(settings: Settings) -> dict[str, str]:
+    """Name what a call over an inbox sends before its files, which may need none: due rows, and what a machine left."""
+    from batchpay.workflows.run import due_batches, left_behind
+
+    try:
+        due = due_batches(settings)
+    except LedgerNotUsable:  # each file's own submission says it
+        due = []
+    return {f"batch {name}": name for name in (*due, *left_behind(settings))}
+
+
+def resume_one(
+    context: Context,
+    batch: str | None,
+    output_path: Callable[[BatchSummary], Path],
+    settings: Settings,
+    credentials: Credentials,
+    options: dict[str, Any],
+    request: RunRequest,
+    account: CallLog,
+    stale_reason: str | None = None,
+) -> tuple[int, dict[str, Any]]:
+    """Go on with one batch, and print it; return its exit code, and what --json tells of it."""
+    from batchpay.cli.progress import progress_for
+    from batchpay.workflows import run as workflow
+
+    is_named = not (options.get("due") or options.get("inbox"))
+    with progress_for(context, settings, ask=not options["yes"]) as progress:
+        summary = workflow.resume(
+            batch,
+            output_path,
+            request,
+            settings,
+            credentials,
+            actor(),
+            progress,
+            stale_reason=stale_reason,
+            is_named=is_named,
+        )
+    account.add(summary)
+    if not context.json:
         output.print_summary(context, summary, sent=True)
-    return exit_code
+    return summary.exit_code, summary.as_json()

@@ -180,10 +180,10 @@ def _submit_all(
     codes: list[int],
 ) -> None:
     """Submit one file after the other: what stops the sending of one stops the call, limits hold over all of them."""
-    from batchpay.workflows.run import left_behind
+    from batchpay.cli.resume import batches_of_inbox, resume_one
     from batchpay.workflows.status import all_in_doubt
 
-    left = {f"batch {name}": name for name in left_behind(settings)} if options["inbox"] else {}
+    left = batches_of_inbox(settings) if options["inbox"] else {}
     if not (paths or left):
         look = partial(all_in_doubt, settings)
         work_through(context, paths, lambda path: (0, {}), codes, in_doubt=look, account=account)
@@ -196,7 +196,9 @@ def _submit_all(
 
     def work(path: str) -> tuple[int, dict[str, Any]]:
         if path in left:
-            return _resume_one(context, left[path], settings, credentials, options, run, outputs, account)
+            found = partial(results_beside, options, outputs)
+            code, one = resume_one(context, left[path], found, settings, credentials, options, run, account)
+            return code, {**one, **_NOT_CHECKED}
         if path in ours:
             raise WrongUse(
                 f"{path} is named as results or rejects of {ours[path]}, which this call names as well: it is "
@@ -215,6 +217,12 @@ def _submit_all(
         sends=True,
         account=account,
     )
+
+
+def results_beside(options: dict[str, Any], outputs: Outputs, batch: BatchSummary) -> Path:
+    """Name the results of a batch whose file is no longer needed, and may be on another machine: where it would be."""
+    place = str(Path(options["inbox"]) / Path(batch.file).name)
+    return outputs.claim(beside(place, "results", options["out"]), "results")
 
 
 def _submit_one(
@@ -261,29 +269,3 @@ def _submit_one(
     document["warning_list"] = [failure.as_json() for failure in verdict.warning_failures]
     document["accepted_suggestions"] = verdict.accepted
     return summary.exit_code, document
-
-
-def _resume_one(
-    context: Context,
-    batch: str,
-    settings: Settings,
-    credentials: Credentials,
-    options: dict[str, Any],
-    run: RunRequest,
-    outputs: Outputs,
-    account: CallLog,
-) -> tuple[int, dict[str, Any]]:
-    """Go on with a batch that another machine left behind; its file, which may be on that machine, is not needed."""
-    from batchpay.cli.progress import progress_for
-    from batchpay.workflows.run import resume
-
-    def output_path(found: BatchSummary) -> Path:
-        place = str(Path(options["inbox"]) / Path(found.file).name)
-        return outputs.claim(beside(place, "results", options["out"]), "results")
-
-    with progress_for(context, settings, ask=not options["yes"]) as progress:
-        summary = resume(batch, output_path, run, settings, credentials, actor(), progress)
-    account.add(summary)
-    if not context.json:
-        output.print_summary(context, summary, sent=True)
-    return summary.exit_code, {**summary.as_json(), **_NOT_CHECKED}

@@ -219,7 +219,12 @@ class BatchSummary:
     @property
     def due(self) -> Totals:
         """Return the pending rows that may be sent: all that are not scheduled."""
-        return self.by_state[State.PENDING] - self.scheduled
+        return self.due_by(self.today)
+
+    def due_by(self, day: date) -> Totals:
+        """Return the pending rows that were due by a day; those without a day of their own were."""
+        later = (side for pay_on, apart in self.by_day.items() if pay_on > day for side in apart.values())
+        return self.by_state[State.PENDING] - sum(later, Totals())
 
     @property
     def due_apart(self) -> dict[str, Totals]:

@@ -151,7 +151,7 @@ def _waiting(ledger: Ledger, state: LedgerState, settings: Settings) -> list[che
                 is_running=ledger.is_held(batch.digest),
                 held_back=find_held_back(ledger, one.batch, fails_today(ledger, batch, settings), batch.today).totals,
                 paid_elsewhere=paid_elsewhere(ledger, batch),
-                is_stale=is_stale(ledger, one.batch, settings.policy.stale_days),
+                is_stale=is_stale(ledger, batch, settings.policy.stale_days),
             )
         )
     return waiting

@@ -139,9 +139,25 @@ def untouched_days(ledger: Ledger, batch: str) -> int:
     return (ledger.now() - ledger.last_event_at(batch)) // _DAY
 
 
-def is_stale(ledger: Ledger, batch: str, stale_days: int) -> bool:
-    """Return whether nobody has touched a batch for so long that a person must say whether it is still to be paid."""
-    return untouched_days(ledger, batch) >= stale_days
+def stale(ledger: Ledger, batch: BatchSummary, stale_days: int) -> Totals:
+    """Return the due rows of which a person must say whether they are still to be paid.
+
+    Nobody has touched their batch for so long, and so long ago their day came, if they have one.
+    """
+    if not batch.due.rows or untouched_days(ledger, batch.batch) < stale_days:
+        return Totals()
+    return batch.due_by(batch.today - timedelta(days=stale_days))
+
+
+def is_stale(ledger: Ledger, batch: BatchSummary, stale_days: int) -> bool:
+    """Return whether all that is due of a batch waits for a person's word."""
+    return batch.due.rows > 0 and stale(ledger, batch, stale_days) == batch.due
+
+
+def due_before(ledger: Ledger, batch: BatchSummary, day: date) -> Fails:
+    """Return which pending rows of a batch were due by a day."""
+    rows = {row for columns in ledger.row_columns(batch.batch, [State.PENDING], due=day) for row in columns.rows}
+    return lambda columns: [row in rows for row in columns.rows]
 
 
 def fails_today(ledger: Ledger, batch: BatchSummary, settings: Settings) -> Fails | None:

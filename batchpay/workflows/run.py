@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
@@ -21,6 +21,7 @@ from batchpay.errors import (
     LedgerBehind,
     LedgerNotUsable,
     RunStopped,
+    SettingsNotUsable,
     WaitingForPerson,
     WrongUse,
     once_sent,
@@ -48,9 +49,11 @@ from batchpay.workflows.held_back import (
     HeldBack,
     Midnight,
     any_of,
+    due_before,
     fails_today,
     find_held_back,
     is_stale,
+    stale,
     untouched_days,
 )
 from batchpay.workflows.move_gateway import follow_settings, refuse_other_gateway
@@ -199,6 +202,9 @@ class _BatchRun:
             later = f"; {now.scheduled_told}" if now.scheduled.rows else ""
             self._progress.say(f"batch {self._before.batch}: nothing is left to send{later}")
             return
+        if (overdue := self._now().overdue).rows:
+            since = min(self._now().by_day)
+            self._progress.say(f"{row_count(overdue.rows)} overdue since {since:%m/%d/%Y}, sent now")
         self._progress.begin(self._before, to_send)
         if self._request.preflight is not None and self._ask_gateway(self._request.preflight):
             self._hold_back()
@@ -449,21 +455,23 @@ def resume(
     progress: Progress,
     *,
     stale_reason: str | None = None,
+    is_named: bool = True,
 ) -> Summary:
     """Send what is pending of a batch, the latest if none is named, and write its results where `output_path` says.
 
     Recurring payments whose start date has passed and payments above today's limit are held back. `stale_reason` says
-    why a batch is sent that nobody has touched for `policy.stale_days`; without it, that raises WrongUse.
+    why rows are sent that nobody has touched for `policy.stale_days`; without it, they are held back, and if there is
+    nothing else to send, that raises WrongUse, or WaitingForPerson where no person named the batch (`is_named`).
     """
     with closing(open_ledger(settings.ledger)) as ledger:
         found = ledger.find(reference, environment_of(settings.gateway))
         ledger.take_over(found.digest, str(actor), progress.say)
         with ledger.lock(found.digest):
             found = ledger.find(found.batch)  # until it was held, others may have changed it
-            if stale_reason is None:
-                refuse_stale(ledger, found, settings.policy.stale_days)
             settle_zone(ledger, settings, actor)
             fails = fails_today(ledger, found, settings)
+            if stale_reason is None and (old := _hold_stale(ledger, found, settings, progress, is_named=is_named)):
+                fails = any_of([old, fails]) if fails else old
             request = replace(request, results=output_path(found), why=stale_reason, fails=fails)
             finished = run_batch(ledger, found, settings, credentials, request, actor, progress)
         summary = summary_of_batch(finished)
@@ -482,6 +490,29 @@ def left_behind(settings: Settings) -> list[str]:
         return []
 
 
+def due_batches(settings: Settings) -> list[str]:
+    """Name the batches that this gateway pays with rows whose day has come, the oldest first; those held are left out.
+
+    Raises LedgerNotUsable.
+    """
+    with ledger_if_any(settings.ledger) as ledger:
+        return (
+            []
+            if ledger is None
+            else [batch.batch for batch in reversed(ledger.batches()) if _is_due(ledger, batch, settings)]
+        )
+
+
+def _is_due(ledger: Ledger, batch: BatchSummary, settings: Settings) -> bool:
+    if not any(day <= batch.today for day in batch.by_day) or ledger.is_held(batch.digest):
+        return False
+    try:
+        refuse_other_gateway(ledger, batch, settings)
+    except SettingsNotUsable:  # a call with the settings of that gateway, or that account there, sends it
+        return False
+    return True
+
+
 def _others_waiting(ledger: Ledger, latest: BatchSummary, stale_days: int) -> list[str]:
     """Name the other batches with rows to send: whoever names none may mean the one that stopped, not the latest."""
     waiting = [
@@ -493,17 +524,27 @@ def _others_waiting(ledger: Ledger, latest: BatchSummary, stale_days: int) -> li
     return [
         f"batch {batch.batch} of {batch.file} has {row_count(batch.due.rows)} to be sent as well, "
         f"{totals_apart([batch.due_apart])}: batchpay resume {batch.batch}"
-        f"{' --stale --reason TEXT' if is_stale(ledger, batch.batch, stale_days) else ''}"
+        f"{' --stale --reason TEXT' if is_stale(ledger, batch, stale_days) else ''}"
         for batch in waiting[:_OTHERS_NAMED]
     ]
 
 
-def refuse_stale(ledger: Ledger, batch: BatchSummary, stale_days: int) -> None:
-    """Refuse to send a batch that nobody has touched for long: it may have been paid some other way since."""
-    pending = batch.due.rows
-    if pending and is_stale(ledger, batch.batch, stale_days):
-        days = untouched_days(ledger, batch.batch)
-        raise WrongUse(
-            f"batch {batch.batch} has had no activity for {counted(days, 'day')}; if the pending rows "
-            f"({row_count(pending)}) are still to be paid: batchpay resume {batch.batch} --stale --reason TEXT"
-        )
+def _hold_stale(
+    ledger: Ledger, batch: BatchSummary, settings: Settings, progress: Progress, *, is_named: bool
+) -> Fails | None:
+    """Return which rows nobody has touched for long, and say so: they may have been paid some other way since.
+
+    Raises WrongUse, or WaitingForPerson, if there is nothing else to send.
+    """
+    stale_days = settings.policy.stale_days
+    if not (old := stale(ledger, batch, stale_days)).rows:
+        return None
+    told = (
+        f"batch {batch.batch} has had no activity for {counted(untouched_days(ledger, batch.batch), 'day')}; if the "
+        f"pending rows ({row_count(old.rows)}) are still to be paid: batchpay resume {batch.batch} --stale --reason "
+        "TEXT"
+    )
+    if old == batch.due:
+        raise WrongUse(told) if is_named else WaitingForPerson(told)
+    progress.say(f"held back: {told}")
+    return due_before(ledger, batch, batch.today - timedelta(days=stale_days))

@@ -328,11 +328,12 @@ def _with_accounts(refusal: FileRefused, checked: FileCheck) -> BatchpayError:
 
 
 def archive_finished(path: str, folder: str, summary: Summary) -> None:
-    """Move a file whose rows are all settled or wait for a person, and note it; the payments are made either way.
+    """Move a file whose rows are all settled, scheduled or wait for a person, and note it: the payments are made.
 
     A file whose results could not be written stays: the next call writes them, and would not otherwise process it.
     """
-    if summary.read is None or summary.of(State.PENDING).rows or summary.of(State.SENDING).rows:
+    waiting = summary.of(State.PENDING).rows - summary.scheduled.rows + summary.of(State.SENDING).rows
+    if summary.read is None or waiting:
         return
     if summary.results_missing:
         return

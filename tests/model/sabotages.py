@@ -61,8 +61,8 @@ DEFECTS = (
     ),
     Defect(
         "A2 resume goes on with a stale batch", "make:1:0:0 submit:0:6:0 days_pass:3:0:0 resume:0:1:0",
-        (("workflows/held_back.py", "untouched_days(ledger, batch) >= stale_days",
-          "untouched_days(ledger, batch) < 0"),),
+        (("workflows/held_back.py", "untouched_days(ledger, batch.batch) < stale_days",
+          "untouched_days(ledger, batch.batch) >= 0"),),
     ),
     Defect(
         "A2 a run over midnight sends what was to start the day before", "midnight:0:3:0",
