@@ -54,6 +54,15 @@ ROW_SAME_PAYMENT = RuleFacts(
     "the same bill under another paymentId, long ago or in the same file",
     "is the same bill as another row under another paymentId, make sure that both are due",
 )
+ROW_STATUS = RuleFacts(
+    ROW,
+    "status",
+    "error",
+    "H",
+    "a column headed Status, Payment Status, Check Status or the like, not used otherwise, has a word that says no "
+    "(Void, Paid, On hold, Draft, in other languages, too)",
+    "its status says that it is no payment, take the row out, or empty that cell",
+)
 ROW_RAGGED = RuleFacts(
     ROW,
     "ragged",
@@ -129,7 +138,7 @@ def rules() -> list[RuleFacts]:
     """Return all rules of cells in the order of the columns, then those of the row as a whole."""
     facts = [_facts(rule) for rule in rules_of(payment_schema(every_rule_on()))]
     facts.insert(sum(fact.column == PAYMENT_ID for fact in facts), PAYMENT_ID_DUPLICATE)
-    return [*facts, ROW_DUPLICATE, ROW_SAME_PAYMENT, ROW_RAGGED, ROW_QUOTATION, ROW_NO_PAYMENT]
+    return [*facts, ROW_STATUS, ROW_DUPLICATE, ROW_SAME_PAYMENT, ROW_RAGGED, ROW_QUOTATION, ROW_NO_PAYMENT]
 
 
 def typed_cell_rules() -> list[RuleFacts]:

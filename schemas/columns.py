@@ -55,9 +55,10 @@ CASH_FLOW = ("gatewayId", "transactionType", "recurringIndicator", "amount", *RE
 """Columns that determine how much money a row moves, and when."""
 
 RAGGED, QUOTATION, NO_PAYMENT, STRAY = "_ragged", "_quotation", "_no_payment", "_stray"
-ROW_MARKS = (RAGGED, QUOTATION, NO_PAYMENT, STRAY)
-"""How a file reader marks a row whose cells are not known (the first two), which is not a payment (a note, the header
-again), or which has a cell outside the table."""
+STATUS = "_status"
+ROW_MARKS = (RAGGED, QUOTATION, NO_PAYMENT, STRAY, STATUS)
+"""How a row is marked whose cells are not known (the first two), which is not a payment (a note, the header again),
+which has a cell outside the table, or of which a carried column says that it is none."""
 ALONE = (RAGGED, QUOTATION, NO_PAYMENT)
 """Marks with which no other rule is reported for the row."""
 FAULT, SUGGEST, WARN, CURRENCY = "_fault.", "_suggest.", "_warn.", "_currency."

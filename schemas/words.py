@@ -30,6 +30,9 @@ _KIND = MappingProxyType({
     "currencyCode": "currency",
 })  # fmt: skip
 """What a header of each meaning, or a column with nothing but words of each list, is evidence of."""
+_AFTER_WORDS = re.compile(
+    r"\s*[-–—:;,(\[/0-9]|\s(?:on|at|by|per|since|until|am|von|seit|le|par|el|por)\s", re.IGNORECASE
+)
 _STATUS = re.compile(r"statu[st]|estatus|estado", re.IGNORECASE)
 """A word that makes any header one of a status: `Marital Status`."""
 
@@ -81,6 +84,17 @@ def meaning(of: str, cell: str) -> str | None:
     return _by_word(of).get(folded(cell))
 
 
+def says_no(cell: str) -> str | None:
+    """Return the words by which a status says that something is not to be paid, None where it does not.
+
+    What follows them does not matter: `Paid 01/05/2027`, `Void - reissued`.
+    """
+    for said in (cell, _AFTER_WORDS.split(cell, maxsplit=1)[0]):
+        if (means := meaning("status", said)) is not None:
+            return said.strip() if means == "no" else None
+    return None
+
+
 def evidence(header: str, cells: Collection[str] = ()) -> str | None:
     """Return what a column is evidence of, by its header or else by its different cells; None where it is of nothing.
 
@@ -90,8 +104,9 @@ def evidence(header: str, cells: Collection[str] = ()) -> str | None:
     if by_name or not cells:
         return by_name or ("status" if _STATUS.search(header) else None)
     found = {of: {meaning(of, cell) for cell in cells} for of in ("status", "transactionType", "recurringBillingCycle")}
-    # `yes` alone is an answer to anything.
-    said = [of for of, means in found.items() if None not in means and means != {"yes"}]
+    # `yes` is an answer to anything, and `1` a number of anything.
+    certain = {of: [one for one in means if one and one != "yes" and "?" not in one] for of, means in found.items()}
+    said = [of for of, means in found.items() if None not in means and certain[of]]
     if set(cells) <= set(CURRENCIES):
         said.append("currencyCode")
     return _KIND[said[0]] if said else ("status" if _STATUS.search(header) else None)

@@ -31,6 +31,7 @@ from batchpay.schemas.columns import (
 from batchpay.schemas.forms import ACCOUNT, AMOUNT, IDENTIFIER
 from batchpay.schemas.identity import COMPARED
 from batchpay.schemas.rule import RuleOptions
+from batchpay.validation.carried import Carried
 from batchpay.validation.compiled_rules import (
     Findings,
     Violation,
@@ -74,10 +75,13 @@ class ChunkSource(Protocol):
 class RowCheck:
     """One file's pass through the rules: first `results`, to the end, then `finish`.
 
-    `line_word` is what a row's position is called in the file: `line` in a CSV, `row` in a sheet.
+    `line_word` is what a row's position is called in the file: `line` in a CSV, `row` in a sheet; `used` is a carried
+    column that says which rows are payments.
     """
 
-    def __init__(self, source: ChunkSource, options: RuleOptions, storage: ExitStack, *, line_word: str) -> None:
+    def __init__(
+        self, source: ChunkSource, options: RuleOptions, storage: ExitStack, *, line_word: str, used: str | None = None
+    ) -> None:
         unknown = check_rules_off(options.rules_off)
         if unknown:
             raise SettingsNotUsable(f"not a house rule that can be switched off: {', '.join(unknown)}")
@@ -88,6 +92,7 @@ class RowCheck:
             for forms in (_COUNTED_AS_IS, _COMPARED_AS_IS)
         )
         """Whether a proven row has an amount, and whether it has identifiers as well, that can be used as is."""
+        self._carried = Carried(options, used)
         self._places = Places(line_word)
         self._unique = Uniqueness(storage, self._places)
         self._rows = 0
@@ -120,6 +125,11 @@ class RowCheck:
         repeated = self._repeats.bills.filter(~pl.col("named")).select("_row", "_first", "_place")
         return repeated if self._options.allows_repeated_bills else repeated.clear()
 
+    @property
+    def not_used(self) -> str | None:
+        """What the file has and nothing uses, for the summary; known once `results` is exhausted."""
+        return self._carried.note()
+
     def finish(self, late: Mapping[int, Late]) -> Iterator[ChunkResult]:
         """Reread the rows that fail because of something elsewhere: in the file, or per `late`, by row number."""
         late_rows = LateRows(self._rows, self._in_file, late)
@@ -128,7 +138,7 @@ class RowCheck:
             is_late = late_rows.among(chunk["_row"])
             if not is_late.any():
                 continue
-            for as_read in chunk.filter(is_late).iter_slices(_ROWS_AT_ONCE):
+            for as_read in self._carried.marked(chunk.filter(is_late)).iter_slices(_ROWS_AT_ONCE):
                 frame = prepared(as_read, self._options).rows
                 findings = self._findings(frame, clean.gather(frame["_row"] - 1))
                 passed = ~findings.broken(errors=True)
@@ -145,6 +155,8 @@ class RowCheck:
             assert chunk["_row"].first() == self._rows + 1, "rows are numbered without a gap"
             self._rows += chunk.height
             self._places.add(chunk)
+            self._carried.add(chunk)
+            chunk = self._carried.marked(chunk)
             made = prepared(chunk, self._options)
             frame = made.rows
             proof = nothing_proven(frame.height) if are_bad else self._book.prove(frame)

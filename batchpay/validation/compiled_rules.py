@@ -18,7 +18,14 @@ import pandera.polars as pa
 import polars as pl
 
 from batchpay.schemas import payment
-from batchpay.schemas.catalogue import ROW_NO_PAYMENT, ROW_QUOTATION, ROW_RAGGED, RuleFacts, typed_cell_message
+from batchpay.schemas.catalogue import (
+    ROW_NO_PAYMENT,
+    ROW_QUOTATION,
+    ROW_RAGGED,
+    ROW_STATUS,
+    RuleFacts,
+    typed_cell_message,
+)
 from batchpay.schemas.checks import one_of
 from batchpay.schemas.columns import (
     ALONE,
@@ -28,6 +35,7 @@ from batchpay.schemas.columns import (
     QUOTATION,
     RAGGED,
     ROW_MARKS,
+    STATUS,
     STRAY,
     SUGGEST,
     WARN,
@@ -35,7 +43,13 @@ from batchpay.schemas.columns import (
 from batchpay.schemas.forms import Form
 from batchpay.schemas.rule import Rule, RuleOptions, form_of, rules_of
 
-ROW_RULES = {RAGGED: ROW_RAGGED, QUOTATION: ROW_QUOTATION, NO_PAYMENT: ROW_NO_PAYMENT, STRAY: ROW_RAGGED}
+ROW_RULES = {
+    RAGGED: ROW_RAGGED,
+    QUOTATION: ROW_QUOTATION,
+    NO_PAYMENT: ROW_NO_PAYMENT,
+    STRAY: ROW_RAGGED,
+    STATUS: ROW_STATUS,
+}
 
 _RULES_PER_COLUMN_MAX = 1000
 

@@ -165,6 +165,8 @@ class FileCheck:
     """Why rows were rejected (ChunkResult.rejected), if a ledger is to record it."""
     warned: Warned = field(default_factory=Warned)
     """Warnings of rows that passed, if this is a submission: a ledger keeps them with the rows."""
+    not_used: str | None = None
+    """What columns of the file say that nothing uses, evidence of money first."""
     gateway_ids: set[str] = field(default_factory=set)
     """Gateway accounts named in rows that passed the rules."""
     accounts: AccountsAnswer = AccountsAnswer()
@@ -230,6 +232,8 @@ class FileCheck:
         notes = [*self.source.notes, *self.source.examples.notes()]
         if self.source.end.total_cents is not None:
             notes.append(self.source.end.note(self.source.line_word))
+        if self.not_used is not None:
+            notes.append(self.not_used)
         if self.source.left_out:
             notes.append(left_out_note(self.source.left_out))
         if self.source.counting is not None and self.source.counting.note is not None:
@@ -361,7 +365,7 @@ def _check_file(source: Source, request: FileRequest, context: CheckContext) -> 
     if context.ledger is not None and checked.batch is not None:
 
         def again(storage: ExitStack) -> Iterator[ChunkResult]:
-            check = RowCheck(source, request.rules, storage, line_word=source.line_word)
+            check = RowCheck(source, request.rules, storage, line_word=source.line_word, used=source.row_words)
             yield from check.results()
             yield from check.finish(checked.late_failures)
 
@@ -401,8 +405,9 @@ class _Reading:
         """Read the file; afterward `checked` contains all that was found."""
         checked, verdict = self.checked, self.checked.verdict
         with ExitStack() as storage:
-            line_word = checked.source.line_word
-            check = RowCheck(self._content or checked.source, self._request.rules, storage, line_word=line_word)
+            source, rules = checked.source, self._request.rules
+            chunks = self._content or source
+            check = RowCheck(chunks, rules, storage, line_word=source.line_word, used=source.row_words)
             rejected, late_rejected = FrameSpool(storage), FrameSpool(storage)
             for result in check.results():
                 verdict.add(result)
@@ -415,6 +420,7 @@ class _Reading:
                     if rejects is not None:
                         rejects.add(result.rejects())
                 del result  # frees a chunk while waiting for the next one
+            checked.not_used = check.not_used
             verdict.end(check.duplicates)
             self._allow_in_file(check.allowed)
             verdict.end(self._late(verdict))

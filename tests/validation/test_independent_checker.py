@@ -27,9 +27,10 @@ _BEYOND_A_ROW = {
     ("row", "ragged", ERROR),
     ("row", "quotation", ERROR),
     ("row", "no_payment", ERROR),
+    ("row", "status", ERROR),
     ("amount", "limit", ERROR),
 }
-"""Rules that no mutation of a row breaks: three are the file's, the other has no default."""
+"""Rules that no mutation of a row breaks: four are the file's, the other has no default."""
 _EVERY_FAILURE = 10**9
 
 
