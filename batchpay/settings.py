@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import stat
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
@@ -28,6 +29,7 @@ RATE_LEAST, RATE_MOST = 0.1, 20_000.0
 DAYS_MOST = 100_000
 """Bound of every setting and option that counts days: 273 years, so that each leads to a date."""
 
+_NAME = "[A-Za-z0-9_-]+", "a name of letters, digits, - and _"
 _GUARDS = ("policy", "limits", "rules")
 """Tables of settings that prevent payments: one that only seems to be set is noticed too late."""
 _KEY_HINT = ": the key is in the file that BATCHPAY_API_KEY_FILE names, or in BATCHPAY_API_KEY"
@@ -44,9 +46,10 @@ def _setting(
     environment: str | None = None,
     least: float | None = None,
     most: float | None = None,
+    form: tuple[str, str] | None = None,
 ) -> Any:
-    """Declare a setting: its default, its meaning for the docs, its variable, its minimum and maximum value."""
-    metadata = {"help": help_text, "environment": environment, "least": least, "most": most}
+    """Declare a setting: default, meaning for the docs, variable, bounds, form (a pattern, and the same in words)."""
+    metadata = {"help": help_text, "environment": environment, "least": least, "most": most, "form": form}
     if isinstance(default, (list, dict)):
         return field(default_factory=lambda: type(default)(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -64,7 +67,10 @@ class GatewaySettings:
         environment="BATCHPAY_ENVIRONMENT",
     )
     service_header: str = _setting(
-        "SERVICE", "the word for SERVICE in the payment API's header names", environment="BATCHPAY_SERVICE_HEADER"
+        "SERVICE",
+        "the word for SERVICE in the payment API's header names",
+        environment="BATCHPAY_SERVICE_HEADER",
+        form=_NAME,
     )
     timeout: float = _setting(
         30.0, "wall-clock seconds for one request, connect to last byte", environment="BATCHPAY_TIMEOUT", least=0.1
@@ -92,9 +98,9 @@ class GatewaySettings:
     )
     stamp_invoice: bool = _setting(True, "fill a blank invoiceNumber with a short unique reference")
     recurring_agreement: str = _setting(
-        "1", 'how recurringAgreementFlag Y is sent: "1" as the number, "Y" as the letter'
+        "1", 'how recurringAgreementFlag Y is sent: "1" as the number, "Y" as the letter', form=("[1Yy]", '"1" or "Y"')
     )
-    emails_node: str = _setting("emails", "name of the node for several billing e-mails")
+    emails_node: str = _setting("emails", "name of the node for several billing e-mails", form=_NAME)
     profile: dict[str, Any] = _setting({}, "changes to the table 'What an answer means'")
 
 
@@ -352,6 +358,9 @@ def _load_part(table: str, cls: Any, values: dict[str, Any], environment: dict[s
         least = item.metadata["least"]
         if least is not None and chosen[item.name] < least:
             raise SettingsNotUsable(f"{key} must be at least {least:g}")
+        form = item.metadata["form"]
+        if form is not None and not re.fullmatch(form[0], chosen[item.name]):
+            raise SettingsNotUsable(f"{key} must be {form[1]}")
         most = item.metadata["most"]
         if most is not None and chosen[item.name] > most:
             raise SettingsNotUsable(f"{key} must be at most {most:g}")

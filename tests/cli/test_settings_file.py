@@ -124,6 +124,23 @@ def test_numbers(value: object) -> None:
         load_settings({"gateway": {"timeout": value}}, {})
 
 
+@pytest.mark.parametrize(
+    ("name", "wrong", "right"),
+    [
+        ("recurring_agreement", ["Z", "", "YES", "0"], ["1", "Y", "y"]),
+        ("emails_node", ["", 'e"mails', "e mails"], ["emails", "billing_emails"]),
+        ("service_header", ["", "A B", "A\r\nX: y", "ACME:"], ["ACME", "x-acme"]),
+    ],
+)
+def test_a_name_on_the_wire_has_its_form(name: str, wrong: list[str], right: list[str]) -> None:
+    """`Z` for the agreement was sent as 1, and a node or a header without a name went to the gateway."""
+    for value in wrong:
+        with pytest.raises(SettingsNotUsable, match=rf"^gateway\.{name} must be "):
+            load_settings({"gateway": {name: value}}, {})
+    for value in right:
+        assert getattr(load_settings({"gateway": {name: value}}, {}).gateway, name) == value
+
+
 @pytest.mark.parametrize(("variable", "key"), [
     ("BATCHPAY_MAX_AMOUNT", "limits.max_amount"), ("BATCHPAY_LIMITS_MAX_AMOUNT", "limits.max_amount"),
     ("BATCHPAY_DUPLICATE_DAYS", "policy.duplicate_days"), ("BATCHPAY_ACCOUNT_HYPHENS", "rules.account_hyphens"),
