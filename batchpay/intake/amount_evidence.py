@@ -77,7 +77,14 @@ class AmountEvidence:
         name = FAULT + _AMOUNT
         given = [pl.col(name)] if name in chunk.columns else []
         marked = chunk.select(pl.when(pl.col(_AMOUNT).is_not_null()).then(pl.coalesce(*given, *faults))).to_series()
-        chunk = chunk.drop(CURRENCY + _AMOUNT, strict=False)
+        if CURRENCY + _AMOUNT in chunk.columns:
+            # A rejects file has no formats: a row that comes back must still say what it is in.
+            shown = [
+                pl.when(marked.is_not_null()).then(pl.concat_str(cell, pl.lit(" "), CURRENCY + _AMOUNT))
+                for cell in self._cells
+            ]
+            chunk = chunk.with_columns(pl.coalesce(text, cell) for text, cell in zip(shown, self._cells, strict=True))
+            chunk = chunk.drop(CURRENCY + _AMOUNT)
         return chunk if marked.null_count() == len(marked) else chunk.with_columns(marked.alias(name))
 
     def _other_currencies(self, chunk: pl.DataFrame) -> Iterator[pl.Expr]:

@@ -259,3 +259,5 @@ class CellForm:
     """The character before the decimals of an amount."""
     date: str | None = None
     """How dates are written (strftime); None where only the column's own rules determine it."""
+    is_whole: bool = False
+    """Whether a whole amount stays without decimals: the column shows none, so it may be in cents."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -99,6 +99,8 @@ class ParquetReader:
         of_target = {form.target: place for place, form in self._forms.items() if kinds[place].is_numeric()}
         zeros_lost = self._zeros_lost(of_target[ROUTING]) if {ACCOUNT, ROUTING} <= of_target.keys() else False
         for place, form in self._forms.items():
+            if form.target == "amount" and _may_be_whole(kinds[place]) and self._are_whole(place):
+                form = replace(form, is_whole=True)
             columns += render_column(place, kinds[place], form, str(names[place]), zeros_lost=zeros_lost)
         columns += [pl.col(place).cast(pl.String) for place in self._marked()]
         self._header.examples.restart()
@@ -122,6 +124,10 @@ class ParquetReader:
         """Return whether a routing number has lost its zero: then account numbers have lost theirs, too."""
         return any(part.select(pl.col(routing).is_between(1, 10**8 - 1).any()).item() for part in self._parts(routing))
 
+    def _are_whole(self, amount: str) -> bool:
+        """Return whether every number of a column is whole: it may be one of cents."""
+        return not any(part.select((pl.col(amount) % 1 != 0).any()).item() for part in self._parts(amount))
+
     def _parts(self, *places: str) -> Iterator[pl.DataFrame]:
         """Yield these columns, or all that are used, some thousand rows at a time."""
         try:
@@ -140,6 +146,11 @@ class ParquetReader:
                 start += rows
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):  # a panic if cut off since
             raise FileRefused(f"{self._file.name}: is a broken Parquet file") from None
+
+
+def _may_be_whole(kind: pl.DataType) -> bool:
+    """Whether a type does not say that its numbers have decimals."""
+    return kind.is_float() or (isinstance(kind, pl.Decimal) and kind.scale == 0)
 
 
 def _parts_of(group_rows: Sequence[int]) -> Iterator[int]:
@@ -239,6 +250,8 @@ def _carried(cell: pl.Expr, kind: pl.DataType) -> pl.Expr:
 def _as_texts_are(text: pl.Expr, kind: pl.DataType, form: CellForm) -> pl.Expr:
     """Write an amount as the map says that the column's texts are written."""
     is_amount = kind.is_numeric() and form.target in MONEY
+    if form.is_whole:
+        text = text.str.strip_suffix(".00")
     return text.str.replace(".", form.decimal, literal=True) if is_amount and form.decimal != "." else text
 
 

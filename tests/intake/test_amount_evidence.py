@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from batchpay.errors import FileRefused
@@ -17,7 +18,7 @@ from batchpay.schemas.rule import RuleOptions
 from batchpay.validation.verdict import Verdict
 from batchpay.workflows.file_check import CheckContext, check_file, open_file
 from batchpay.workflows.requests import FileRequest
-from tests.support.payment_files import DATA, HEADER, VALID, write
+from tests.support.payment_files import DATA, HEADER, VALID, workbook, write
 from tests.support.row_factory import AS_OF
 
 FIELD = DATA / "field"
@@ -216,3 +217,88 @@ def test_a_header_that_names_currency_or_unit(tmp_path: Path, header: str, count
     path = write(tmp_path, table(["12.50", "7.00"]).replace(",amount,", f",{header},", 1))
     text = write(tmp_path, f'[columns]\namount = "{header}"\n', "map.toml")
     assert checked(path, REPAIRING, map_file=text).counts == counts
+
+
+def sheet(folder: Path, amounts: list[Any], formats: dict[str, str] | None = None, code: str | None = None) -> str:
+    """Return a workbook of payments with these amounts, and number formats by row."""
+    header = [*HEADER, "currencyCode"]
+    rows = [[*(amount if name == "amount" else VALID[name] for name in HEADER), code] for amount in amounts]
+    for at, row in enumerate(rows):
+        row[header.index("achAccountNumber")] = f"55512{at:05d}"
+    column = chr(ord("A") + header.index("amount"))
+    shown = {f"{column}{at}": code for at in range(2, len(rows) + 2) for code in (formats or {}).values()}
+    return workbook(folder, [header, *rows], **shown)
+
+
+OTHERS = [
+    "[$€-407]#,##0.00",
+    '"£"#,##0.00',
+    '0.00 "CAD"',
+    r"#,##0.00\ [$CHF]",
+    "[$¥-411]#,##0.00",
+    "¥#,##0.00",
+    '_-* #,##0.00\\ "kr"_-',
+]
+
+
+@pytest.mark.parametrize("number_format", OTHERS)
+def test_a_number_format_names_a_currency(tmp_path: Path, number_format: str) -> None:
+    """A number that is shown in euros is in euros, whatever its cell holds; a corrected file still says so."""
+    path = sheet(tmp_path, [12.5, 7], {"": number_format})
+    rejects = tmp_path / "again.xlsx"
+    assert checked(path, REPAIRING, rejects=rejects).counts == {"amount.currency_mark": 2}
+    assert checked(rejects, REPAIRING).counts == {"amount.currency_mark": 2}
+
+
+@pytest.mark.parametrize(
+    "number_format",
+    [
+        "$#,##0.00",
+        '"$"#,##0',
+        "[$$-409]#,##0.00",
+        '_("$"* #,##0.00_)',
+        '0.00 "USD"',
+        "[$USD] 0",
+        "[$-409]0.00",
+        "#,##0.00_);[Red](#,##0.00)",
+    ],
+)
+def test_a_number_format_of_dollars(tmp_path: Path, number_format: str) -> None:
+    """An honest workbook is not hurt: dollars, also whole ones, are dollars where they are shown as such."""
+    assert checked(sheet(tmp_path, [1250, 7], {"": number_format})).valid == Totals(2, 125_700)
+
+
+def test_a_number_format_agrees_with_the_currency(tmp_path: Path) -> None:
+    """Canadian dollars with their code are as right as any; another text beside the number is none."""
+    assert checked(sheet(tmp_path, [12.5], {"": '0.00 "CAD"'}, "CAD")).valid.rows == 1
+    hours = checked(sheet(tmp_path, [7.25], {"": '0.00 "hrs"'}))
+    assert hours.counts == {"amount.format": 1} and "text beside" in hours.failures[0].message
+
+
+def test_whole_numbers_of_a_workbook(tmp_path: Path) -> None:
+    """A column in which every number is whole may be in cents; one with decimals anywhere is in dollars."""
+    path = sheet(tmp_path, [12500, 20001])
+    verdict = checked(path, REPAIRING, rejects=tmp_path / "again.xlsx")
+    assert (verdict.counts, verdict.total.cents) == ({"amount.format": 2}, 0)
+    assert checked(tmp_path / "again.xlsx", REPAIRING).counts == {"amount.format": 2}
+    assert checked(path, amounts_in="cents").valid == Totals(2, 32_501)
+    assert checked(path, amounts_in="dollars").valid == Totals(2, 3_250_100)
+    assert checked(sheet(tmp_path, [12500, 20001.5])).valid == Totals(2, 3_250_150)
+    assert checked(sheet(tmp_path, [12500, "20001.50"])).valid == Totals(2, 3_250_150)
+    assert checked(sheet(tmp_path, [100] * 3_000 + [0.5])).valid == Totals(3_001, 30_000_050)
+
+
+def test_a_currency_in_a_workbooks_format_through_a_map(tmp_path: Path) -> None:
+    """The collection's workbook in Canadian dollars is never paid in US ones."""
+    assert field(tmp_path, "x_cad.xlsx", rules=REPAIRING).counts == {"amount.currency_mark": 4}
+
+
+@pytest.mark.parametrize("kind", [pl.Int64, pl.Float64, pl.Decimal(12, 0)])
+def test_whole_numbers_of_parquet(tmp_path: Path, kind: Any) -> None:
+    """Whatever their type, whole numbers alone may be cents."""
+    rows = pl.DataFrame([VALID, VALID | {"achAccountNumber": "5551200001"}])
+    rows.with_columns(pl.Series("amount", [12500, 20001]).cast(kind)).write_parquet(tmp_path / "whole.parquet")
+    assert checked(tmp_path / "whole.parquet", REPAIRING).counts == {"amount.format": 2}
+    assert checked(tmp_path / "whole.parquet", amounts_in="cents").valid == Totals(2, 32_501)
+    rows.with_columns(pl.Series("amount", [12500.0, 0.5])).write_parquet(tmp_path / "mixed.parquet")
+    assert checked(tmp_path / "mixed.parquet").valid == Totals(2, 1_250_050)

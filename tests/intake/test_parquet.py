@@ -48,7 +48,7 @@ FLOAT, INT = pl.Float64, pl.Int64
          ["format", "format", "format", None]),
         ("amount", pl.Series([Decimal("12.50"), Decimal("12.505")]), ["12.50", "12.505"], [None, "format"]),
         ("amount", pl.Series([Decimal("12.5000"), Decimal("-3.1")]), ["12.50", "-3.10"], [None, None]),
-        ("amount", pl.Series([Decimal("12"), Decimal("7")]), ["12.00", "7.00"], [None, None]),
+        ("taxAmount", pl.Series([Decimal("12"), Decimal("7")]), ["12.00", "7.00"], [None, None]),
         ("amount", pl.Series(["12.00", "7"]), ["12.00", "7"], [None, None]),
         ("taxAmount", pl.Series([12, 7]), ["12", "7"], [None, None]),
         ("amount", pl.Series([12.5, 1234.56, 500000.01, 7], dtype=pl.Float32),

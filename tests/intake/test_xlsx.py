@@ -59,7 +59,7 @@ def test_text_cells(tmp_path: Path) -> None:
     ("column", "value", "number_format", "text", "fault"),
     [
         ("amount", 12.5, "0.00", "12.50", None),
-        ("amount", 12, "General", "12.00", None),
+        ("amount", 12, "0.00", "12.00", None),
         ("amount", 12.345, "0.00", "12.345", "format"),
         ("amount", "12.5", "@", "12.5", None),
         ("amount", "=1+1", "0.00", None, "formula"),

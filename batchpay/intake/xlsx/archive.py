@@ -15,7 +15,7 @@ from xml.parsers import expat
 from xml.sax.saxutils import quoteattr
 
 from batchpay.errors import FileRefused
-from batchpay.intake.xlsx.number_formats import matters
+from batchpay.intake.xlsx.number_formats import matters, shows_unit
 
 ENTRIES_MAX = 10_000
 UNPACKED_BYTES_MAX = 3 << 30
@@ -23,7 +23,9 @@ RATIO_MAX = 150
 UNPACKED_BYTES_FREE = 32 << 20
 """Below this many bytes the ratio is not checked."""
 _BUILT_IN = {9: "0%", 10: "0.00%", 11: "0.00E+00", 12: "# ?/?", 13: "# ??/??", 48: "##0.0E+0"}
-"""Built-in formats, which a workbook names without defining them, if they matter here (ECMA-376, 18.8.30)."""
+_BUILT_IN |= dict.fromkeys((2, 4, 39, 40, 43), "0.00") | dict.fromkeys((5, 6, 42), '"$"0')
+_BUILT_IN |= dict.fromkeys((7, 8, 44), '"$"0.00')
+"""Built-in formats, which a workbook names without defining them, as far as they matter here (ECMA-376, 18.8.30)."""
 _SMALL_XML_BYTES_MAX = 16 << 20
 
 BROKEN = (
@@ -110,7 +112,9 @@ class Styles:
     xml: bytes
     """A part that has them alone, by which a library tells dates from numbers."""
     deceptive: dict[str, str]
-    """Formats that show, or may show, other digits than a number's own, by the index in a cell's `s`."""
+    """Formats that show, or may show, other digits than a number's own or a text, by the index in a cell's `s`."""
+    of_dollars: dict[str, str]
+    """Those that show decimals or a mark of dollars."""
 
 
 def read_styles(archive: zipfile.ZipFile) -> Styles:
@@ -131,8 +135,11 @@ def read_styles(archive: zipfile.ZipFile) -> Styles:
     cells = "".join(f'<xf numFmtId="{number}"/>' for number in of_cells)
     xml = f"<styleSheet><numFmts>{defined}</numFmts><cellXfs>{cells}</cellXfs></styleSheet>"
     codes = _BUILT_IN | codes
-    deceptive = {str(at): codes[number] for at, number in enumerate(of_cells) if matters(codes.get(number, ""))}
-    return Styles(xml.encode(), deceptive)
+    by_style = {str(at): codes.get(number, "") for at, number in enumerate(of_cells)}
+    deceptive, of_dollars = (
+        {style: code for style, code in by_style.items() if is_one(code)} for is_one in (matters, shows_unit)
+    )
+    return Styles(xml.encode(), deceptive, of_dollars)
 
 
 def counts_from_1904(archive: zipfile.ZipFile) -> bool:

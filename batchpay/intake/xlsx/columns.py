@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from batchpay.intake.header import CellForm
-from batchpay.intake.xlsx.number_formats import is_scaled, shown
+from batchpay.intake.xlsx.number_formats import hides_digits, is_scaled, other_text, shown
 from batchpay.schemas.columns import (
     ACCOUNT,
     COLUMNS,
+    CURRENCY,
     DATES,
     DIGITS_MATTER,
     DOUBTED,
@@ -42,7 +45,7 @@ Cell = tuple[str | None, str | None, str | None]
 def render(value: Typed, column: str, *, number_format: str | None = None) -> Cell:
     """Render one cell of a column; carried columns have no faults.
 
-    `number_format` is given only where a number may be shown with other digits than its own.
+    `number_format` is given only where a number may be shown with other digits than its own, or with a text.
     """
     known = column in COLUMNS
     if isinstance(value, str):
@@ -64,7 +67,7 @@ def render_as(value: Typed, form: CellForm, *, number_format: str | None = None)
         return value.strftime(form.date), None, None
     text, fault, suggestion = render(value, form.target, number_format=number_format)
     if text is not None and isinstance(value, (int, float)) and form.target in MONEY:
-        text = text.replace(".", form.decimal)
+        text = (text.removesuffix(".00") if form.is_whole else text).replace(".", form.decimal)
     return text, fault, suggestion
 
 
@@ -100,7 +103,7 @@ def _number(value: float, column: str, number_format: str | None) -> Cell:
     if not _is_whole(value):
         return plain_number(value), "format", None
     digits = str(int(value))
-    if number_format is not None and value >= 0:
+    if number_format is not None and value >= 0 and hides_digits(number_format):
         seen = shown(number_format, int(value))
         if seen is None and column in DIGITS_MATTER:
             return (DOUBTED if column == ACCOUNT else "") + digits, "precision", None
@@ -145,6 +148,8 @@ def _is_timed(value: datetime.date) -> bool:
 if TYPE_CHECKING:
     from batchpay.intake.xlsx.pieces import CellRef, SheetPiece
 
+_AMOUNT = "amount"
+_DECIMALS = re.compile("[.,][0-9]{1,2}[^0-9]*$")
 _NO_FORMULAS = (*MONEY, *IDENTIFIERS)
 _Found = list[tuple[int, str]]
 """Rows of a column, with what was found there."""
@@ -154,11 +159,11 @@ class ColumnRenderer:
     """Renders rows of typed cells; `forms` says for each column what they are to become.
 
     There are `columns_before` columns before the sheet's first one with a value. `pieces` rereads the sheet from its
-    first row: called once, and only where account numbers are numbers.
+    first row: only where account numbers are numbers, or the first amounts are whole ones.
     """
 
     def __init__(
-        self, forms: Sequence[CellForm], columns_before: int, pieces: Callable[[], Iterator[SheetPiece]]
+        self, forms: Sequence[CellForm], columns_before: int, pieces: Callable[..., Iterator[SheetPiece]]
     ) -> None:
         self._forms = forms
         self._columns_before = columns_before
@@ -175,8 +180,11 @@ class ColumnRenderer:
         columns: dict[str, Sequence[str]] = {}
         faults: dict[str, Sequence[str]] = {}
         for at, values in enumerate(zip(*piece.rows, strict=True)):
+            form = self._forms[at]
+            if form.target == _AMOUNT and _are_whole(values) and not self._shows_dollars:
+                form = replace(form, is_whole=True)
             texts, codes, suggestions = self._column(
-                self._forms[at], values, piece.first_row, errors[at], formulas[at], styles[at]
+                form, values, piece.first_row, errors[at], formulas[at], styles[at]
             )
             warnings: dict[int, str] = {}
             if numeric := [row for row, code in codes.items() if code == NUMERIC_ACCOUNT]:
@@ -187,7 +195,10 @@ class ColumnRenderer:
                 else:
                     warnings = {row: codes.pop(row) for row in numeric}
             columns[f"c{at}"] = texts
-            for kind, found in ((FAULT, codes), (SUGGEST, suggestions), (WARN, warnings)):
+            marks: dict[int, str] = {}
+            if form.target == _AMOUNT:
+                marks = {row - piece.first_row: text for row, code in styles[at] if (text := other_text(code))}
+            for kind, found in ((FAULT, codes), (SUGGEST, suggestions), (WARN, warnings), (CURRENCY, marks)):
                 if found:
                     faults[f"{kind}c{at}"] = [found.get(row, "") for row in range(len(values))]
         return columns | faults
@@ -204,6 +215,18 @@ class ColumnRenderer:
                     is_number = type(cells[at]) in (int, float)
                     if is_number and render(cells[at], ROUTING, number_format=formats.get(row))[1] == LOST_ZERO:
                         return True
+        return False
+
+    @cached_property
+    def _shows_dollars(self) -> bool:
+        """Whether an amount of the sheet has decimals, or is shown with them or with a mark of dollars."""
+        amounts = [at for at, form in enumerate(self._forms) if form.target == _AMOUNT]
+        for piece in self._pieces(of_dollars=True):
+            styles = self._by_column(piece.special.styles.items())
+            if any(styles[at] for at in amounts):
+                return True
+            if any(not _are_whole([cells[at] for cells in piece.rows]) for at in amounts):
+                return True
         return False
 
     def _by_column(self, found: Iterable[tuple[CellRef, str]]) -> list[_Found]:
@@ -240,6 +263,15 @@ class ColumnRenderer:
                 if target in COLUMNS:
                     codes[row - first_row] = "error_cell"
         return texts, codes, suggestions
+
+
+def _are_whole(cells: Sequence[Any]) -> bool:
+    """Whether no cell is an amount with decimals."""
+    return not any(
+        cell != round(cell) if type(cell) is float and math.isfinite(cell) else _DECIMALS.search(cell)
+        for cell in cells
+        if type(cell) in (float, str)
+    )
 
 
 def _rendered(

@@ -1,7 +1,7 @@
-"""What a spreadsheet shows of a whole number under a number format: `0000000000` shows 42 as 0000000042.
+"""What a spreadsheet shows of a number under a number format: `0000000000` shows 42 as 0000000042, `0 "CAD"` 42 CAD.
 
-Only what may differ from the number's own digits matters: leading zeros, digits that are part of the format, and
-formats where it can't be known which digits a person saw. The grammar is that of ECMA-376, 18.8.31.
+Only what may differ from the number's own digits matters: leading zeros, digits that are part of the format, text that
+is not of dollars, and formats where it can't be known which digits a person saw. The grammar: ECMA-376, 18.8.31.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from typing import NamedTuple
+
+from batchpay.schemas.tables import CURRENCIES_OF
 
 _TOKEN = re.compile(
     r"""
@@ -22,6 +24,7 @@ _TOKEN = re.compile(
 )
 _CONDITION = re.compile(r"([<>=]+)(.+)")
 _SEPARATOR = re.compile(r'("[^"]*"|\\.|[_*].|\[[^\]]*\])|;', re.DOTALL)
+_SIGNS = str.maketrans("", "", "0123456789 \u00a0()+-\u2212.,:'/")
 _BESIDE_DIGITS = set("0123456789-()./ ")
 """Characters that may appear among the digits of a number that is read as shown."""
 
@@ -35,6 +38,12 @@ class _Section(NamedTuple):
     is_readable: bool
     is_scaled: bool
     """Whether it shows the number multiplied or divided."""
+    has_decimals: bool = False
+
+    @property
+    def text(self) -> str:
+        """What it shows beside the number, without signs and blanks."""
+        return "".join(part[1:] for part in self.parts if part[0] == "=").translate(_SIGNS)
 
     @property
     def changes_digits(self) -> bool:
@@ -45,6 +54,25 @@ class _Section(NamedTuple):
 
 
 def matters(code: str) -> bool:
+    """Return whether a format may show a number with other digits than its own or a text, or can't be read."""
+    return hides_digits(code) or bool(other_text(code))
+
+
+def other_text(code: str) -> str:
+    """Return what a format shows beside a number, unless that is a mark of US dollars: `CAD`, `€`, `hrs`."""
+    sections = _numeric_sections(code)
+    shown = sections if any(section.condition for section in sections) else sections[:1]
+    texts = (section.text for section in shown if section.is_readable)
+    return next((text for text in texts if text and "USD" not in CURRENCIES_OF.get(text.lower(), ())), "")
+
+
+def shows_unit(code: str) -> bool:
+    """Return whether a format shows decimals or a mark of dollars: a whole number is one of dollars then."""
+    section = _numeric_sections(code)[0]
+    return section.is_readable and (section.has_decimals or bool(section.text))
+
+
+def hides_digits(code: str) -> bool:
     """Return whether a format may show a whole number with other digits than its own, or can't be read."""
     return any(
         section.changes_digits or section.is_scaled or not section.is_readable for section in _numeric_sections(code)
@@ -91,11 +119,12 @@ def _section(text: str) -> _Section:
         return _Section((), None, is_readable=True, is_scaled=False)
     parts: list[str] = []
     condition, is_scaled, is_readable = None, False, True
-    is_whole, commas = True, 0
+    is_whole, has_decimals, commas = True, False, 0
     for token in _TOKEN.finditer(text):
         kind, value = token.lastgroup, token[token.lastgroup] if token.lastgroup else ""
         if kind == "place":
             commas = 0
+            has_decimals = has_decimals or not is_whole
             if is_whole:
                 parts.append(value)
         elif kind == "mark" and value == ",":
@@ -113,7 +142,7 @@ def _section(text: str) -> _Section:
         elif kind == "other":
             is_readable = False  # a date, a power of ten, a fraction, a letter that stands for something else
     is_scaled = is_scaled or bool(commas and _places(parts))
-    return _Section(tuple(parts), condition, is_readable, is_scaled)
+    return _Section(tuple(parts), condition, is_readable, is_scaled, has_decimals)
 
 
 def _places(parts: list[str]) -> int:

@@ -100,7 +100,7 @@ class SpecialCells:
     formulas: dict[CellRef, bool] = field(default_factory=dict)
     """Whether each is only a text, as in `="00123"`."""
     styles: dict[CellRef, str] = field(default_factory=dict)
-    """Number formats that may show other digits, of the numeric cells that have one."""
+    """Number formats that may show other digits or a text, of the numeric cells that have one."""
 
 
 class SheetPiece(NamedTuple):
@@ -141,12 +141,12 @@ class PiecedSheet:
         assert found is not None, "rewritten XML is common"
         return found
 
-    def pieces(self) -> Iterator[SheetPiece]:
-        """Read the sheet's rows in order, with values or without."""
+    def pieces(self, *, of_dollars: bool = False) -> Iterator[SheetPiece]:
+        """Read the sheet's rows in order, with values or without; on request with the formats that show dollars."""
         extent = self.extent
         for block in self._rows() if extent.last_column else ():
             for first, last, xml in _cut(block):
-                yield self._piece(first, last, xml, extent)
+                yield self._piece(first, last, xml, extent, of_dollars=of_dollars)
 
     def _rows(self) -> Iterator[bytes]:
         return _whole(_part(self._archive, self._path, common=self._is_common), b"sheetData", b"<row")
@@ -171,13 +171,13 @@ class PiecedSheet:
             _reach(found, block, numbers)
         return found
 
-    def _piece(self, first: int, last: int, xml: bytes, extent: Extent) -> SheetPiece:
+    def _piece(self, first: int, last: int, xml: bytes, extent: Extent, *, of_dollars: bool) -> SheetPiece:
         special = SpecialCells()
         _find_special(xml, special)
         if special.errors:
             xml = _ERROR.sub(rb"\1#N/A", xml)  # the library refuses a sheet with an error that it does not know
-        if self._styles.deceptive:
-            special.styles.update(_styled_cells(xml, self._styles.deceptive))
+        if formats := self._styles.of_dollars if of_dollars else self._styles.deceptive:
+            special.styles.update(_styled_cells(xml, formats))
         # One row more, so that the library makes all rows as wide as the sheet.
         ends = dict.fromkeys(column_letters(column - 1) for column in (extent.first_column, extent.last_column))
         fence = "".join(f'<c r="{letters}{last + 1}"><v>0</v></c>' for letters in ends)
