@@ -223,14 +223,18 @@ class BatchSummary:
 
     def due_by(self, day: date) -> Totals:
         """Return the pending rows that were due by a day; those without a day of their own were."""
-        later = (side for pay_on, apart in self.by_day.items() if pay_on > day for side in apart.values())
-        return self.by_state[State.PENDING] - sum(later, Totals())
+        return sum(self.due_apart_by(day).values(), Totals())
+
+    def due_apart_by(self, day: date) -> dict[str, Totals]:
+        """Return the same by DEBIT and CREDIT."""
+        later = added_up(apart for pay_on, apart in self.by_day.items() if pay_on > day)
+        pending = self.apart.get(State.PENDING, {})
+        return {name: due for name, totals in pending.items() if (due := totals - later.get(name, Totals())).rows}
 
     @property
     def due_apart(self) -> dict[str, Totals]:
         """Return the same by DEBIT and CREDIT."""
-        scheduled, pending = self.scheduled_apart, self.apart.get(State.PENDING, {})
-        return {name: due for name, totals in pending.items() if (due := totals - scheduled.get(name, Totals())).rows}
+        return self.due_apart_by(self.today)
 
     @property
     def overdue(self) -> Totals:

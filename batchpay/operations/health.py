@@ -13,7 +13,8 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+from itertools import count
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,8 @@ class OpenBatch:
     """When the oldest of the doubts was sent; for rows that wait, when the batch last made progress."""
     stopped: str | None = None
     """Why the last run ended early."""
+    overdue_since: date | None = None
+    """The first day on which rows that wait were due, if they have days."""
 
     @property
     def totals(self) -> Totals:
@@ -58,7 +61,11 @@ class LedgerState:
     in_doubt: Sequence[OpenBatch]
     """Batches with rows in doubt, the oldest doubt first."""
     waiting: Sequence[OpenBatch]
-    """Batches with pending rows, the one that has waited longest first."""
+    """Batches with rows to be sent, the one that has waited longest first; rows with a day count once overdue."""
+    scheduled: Mapping[str, Totals]
+    """Rows whose day has not come, by DEBIT and CREDIT."""
+    next_pay_on: date | None
+    """The first day on which some of them are due."""
 
     @property
     def oldest_doubt(self) -> datetime | None:
@@ -100,12 +107,22 @@ def read_ledger_state(ledger: Ledger, environment: Environment) -> LedgerState:
         if doubts.apart:
             since = _oldest_doubt(ledger, batch, doubts.abandoned)
             in_doubt.append(OpenBatch(batch.batch, batch.file, doubts.apart, since))
-        if batch.due.rows:
+        # A row with a day is overdue, and an alarm, once a banking day has passed on which any call would have sent it.
+        overdue_by = _banking_day_until(batch.today) - timedelta(days=1)
+        if apart := batch.due_apart_by(overdue_by):
             since = ledger.last_progress_at(batch.batch)
-            waiting.append(OpenBatch(batch.batch, batch.file, batch.due_apart, since, batch.stopped))
+            first = min((day for day in batch.by_day if day <= overdue_by), default=None)
+            waiting.append(OpenBatch(batch.batch, batch.file, apart, since, batch.stopped, first))
     in_doubt.sort(key=lambda one: one.since)
     waiting.sort(key=lambda one: one.since)
-    return LedgerState(environment, len(batches), by_state, in_doubt, waiting)
+    scheduled = added_up(batch.scheduled_apart for batch in batches)
+    next_pay_on = min((day for batch in batches if (day := batch.next_pay_on)), default=None)
+    return LedgerState(environment, len(batches), by_state, in_doubt, waiting, scheduled, next_pay_on)
+
+
+def _banking_day_until(day: date) -> date:
+    """Return the last banking day that is not after a day."""
+    return next(one for days in count() if is_banking_day(one := day - timedelta(days=days)))
 
 
 def _oldest_doubt(ledger: Ledger, batch: BatchSummary, abandoned: Sequence[LedgerRow]) -> datetime:
@@ -232,8 +249,21 @@ def waiting_batches(waiting: Sequence[Waiting], now: datetime) -> HealthFinding:
     rows, amount = sum(one.totals.rows for one in stopped), totals_apart(one.apart for one in stopped)
     why = f" ({stopped[0].stopped})" if stopped[0].stopped else ""
     text = f"{row_count(rows)} to be sent, {amount}, the oldest for {_age(now - stopped[0].since)}{why}"
+    if overdue := [one.overdue_since for one in stopped if one.overdue_since]:
+        text += f", overdue since {min(overdue):%m/%d/%Y}"
     ways = "; ".join(_ways([one for one in waiting if one.is_stopped]))
     return HealthFinding("batches", f"{text}: {ways}", 6, _batches(stopped, now))
+
+
+def scheduled(state: LedgerState) -> HealthFinding:
+    """Tell what is scheduled: rows whose day has not come are no alarm."""
+    assert state.next_pay_on is not None, "rows are scheduled"
+    totals = sum(state.scheduled.values(), Totals())
+    text = (
+        f"{row_count(totals.rows)} scheduled, {totals_apart([state.scheduled])}, next on {state.next_pay_on:%m/%d/%Y}"
+    )
+    details = totals_json(totals) | {"next_pay_on": state.next_pay_on.isoformat()}
+    return HealthFinding("scheduled", text, details=details)
 
 
 def _ways(stopped: Sequence[Waiting]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, time
 from pathlib import Path
 from types import MappingProxyType
 
@@ -68,6 +68,12 @@ def _ledger_lines(state: LedgerState | None) -> Iterable[str]:
     yield from _metric("waiting_batches", "Batches with rows that wait to be sent.", [(where, len(state.waiting))])
     since = state.waiting[0].since.timestamp() if state.waiting else 0.0
     yield from _metric("oldest_waiting_timestamp_seconds", "Since when the oldest waits; 0 is none.", [(where, since)])
+    rows = sum(totals.rows for totals in state.scheduled.values())
+    cents = [(f'{where},direction="{name}"', totals.cents) for name, totals in sorted(state.scheduled.items())]
+    next_day = datetime.combine(state.next_pay_on, time(), UTC).timestamp() if state.next_pay_on else 0.0
+    yield from _metric("scheduled_rows", "Rows of all batches whose day (payOn) has not come.", [(where, rows)])
+    yield from _metric("scheduled_amount_cents", "Cents of these rows.", cents)
+    yield from _metric("next_pay_on_timestamp_seconds", "The first of their days; 0 is none.", [(where, next_day)])
 
 
 def _lines(

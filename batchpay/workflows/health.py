@@ -109,6 +109,7 @@ def _ledger_findings(settings: Settings, limits: HealthLimits, now: datetime) ->
             *([HealthFinding("restored", lost.waits, 8)] if lost else []),
             checks.doubts(state, now),
             checks.waiting_batches(_waiting(ledger, state, settings), now),
+            *([checks.scheduled(state)] if state.scheduled else []),
             *([checks.machines(live)] if live else []),
             *([checks.set_aside(answered)] if (answered := _set_aside(ledger, batches)) else []),
             checks.backup_of_database(limits.backup_every)

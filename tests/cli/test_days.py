@@ -65,8 +65,15 @@ def names(folder: str) -> list[str]:
 def test_each_night_sends_what_is_due_first_of_all(call: Caller, put: Register) -> None:
     """The file is archived once the rest is scheduled: later nights go by the ledger, also for days they missed."""
     put("a.csv", 1, {2: 1, 3: 3})
-    first = call(*LINE)
+    first = call(*LINE, "--metrics-file", "night.prom")
     assert (first["exit_code"], first["accepted"], first["pending"]) == (0, 1, 2)
+    lines = [line for line in Path("night.prom").read_text().splitlines() if not line.startswith("#")]
+    metrics = dict(line.rsplit(" ", 1) for line in lines)
+    assert metrics['batchpay_scheduled_rows{environment="test"}'] == "2"
+    assert metrics['batchpay_waiting_batches{environment="test"}'] == "0"
+    assert sum(int(value) for name, value in metrics.items() if "scheduled_amount_cents" in name) == 550
+    next_day = datetime.combine(day(1), time(), UTC).timestamp()
+    assert metrics['batchpay_next_pay_on_timestamp_seconds{environment="test"}'] == f"{next_day:.3f}"
     assert (first["scheduled"]["rows"], first["next_pay_on"]) == (2, day(1).isoformat())
     assert (names("in"), names("done")) == ([], ["a.csv"])
     assert call(*LINE) == {"files": [], "exit_code": 0}, "nothing is due again on the same day"

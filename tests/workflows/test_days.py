@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, cast
 
 import pytest
@@ -69,7 +69,7 @@ def test_a_row_is_sent_on_its_day(desk: Desk, on_both: None, monkeypatch: pytest
     assert set(desk.arrived) == {"A-1", "A-4"}
     again = desk.submit(path)
     assert (again.exit_code, again.scheduled) == (0, Totals(2, 5000))
-    found = {one.check: one for one in health(desk.settings, HealthLimits(), clock.now()).findings}
+    found = {one.check: one for one in health(desk.settings, HealthLimits(), clock.now(UTC)).findings}
     assert (found["batches"].exit_code, found["batches"].message) == (0, "no batch is stopped with rows to send")
     assert desk.arrived.total() == 2
     at_noon(1)
@@ -80,6 +80,35 @@ def test_a_row_is_sent_on_its_day(desk: Desk, on_both: None, monkeypatch: pytest
     last = desk.submit(path)
     assert (last.exit_code, last.scheduled, last.next_pay_on) == (0, Totals(), None)
     assert (last.of(State.ACCEPTED).rows, desk.arrived.total()) == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("due", "quiet", "alarm"),
+    [
+        (date(2027, 1, 15), date(2027, 1, 18), date(2027, 1, 19)),  # a Friday; the Monday is a holiday
+        (date(2027, 2, 9), date(2027, 2, 9), date(2027, 2, 10)),
+        (date(2027, 2, 6), date(2027, 2, 7), date(2027, 2, 8)),  # a Saturday
+    ],
+)
+def test_health_fails_once_a_banking_day_has_passed(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, due: date, quiet: date, alarm: date
+) -> None:
+    """Until then any call of the night may still send it, and over a weekend there is none."""
+    at_noon(0)
+    register_with_days(monkeypatch, {2: (due - TODAY).days})
+    desk.submit(desk.file("pay.csv", *BILLS[:2]))
+
+    def looked() -> dict[str, tuple[int, str]]:
+        found = health(desk.settings, HealthLimits(), clock.now(UTC)).findings
+        return {one.check: (one.exit_code, one.message) for one in found}
+
+    assert looked()["scheduled"] == (0, f"1 row scheduled, 20.00, next on {due:%m/%d/%Y}")
+    at_noon((quiet - TODAY).days)
+    assert looked()["batches"] == (0, "no batch is stopped with rows to send")
+    assert "scheduled" not in looked()
+    at_noon((alarm - TODAY).days)
+    code, told = looked()["batches"]
+    assert (code, told[:14], f"overdue since {due:%m/%d/%Y}: batchpay resume" in told) == (6, "1 row to be se", True)
 
 
 def test_a_call_with_nothing_due_says_when_the_next_is(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
