@@ -217,6 +217,7 @@ class LimitsSettings:
     max_rejected: str = _setting(
         "", "a file with more rejected rows than this number, or this share (`10%`), is refused; none by default"
     )
+    pay_on_days: int = _setting(90, "payOn can be at most this many days from today", least=1, most=DAYS_MOST)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,8 +51,9 @@ ROW_SAME_PAYMENT = RuleFacts(
     "same_payment",
     "warning",
     "H",
-    "the same bill under another paymentId, long ago or in the same file",
-    "is the same bill as another row under another paymentId, make sure that both are due",
+    "the same bill under another paymentId, long ago or in the same file, or `policy.duplicate_days` or more apart by "
+    "payOn in the same file or among rows that still wait",
+    "is the same bill as another row under another paymentId or on another day, make sure that both are due",
 )
 ROW_STATUS = RuleFacts(
     ROW,

@@ -28,7 +28,9 @@ GATEWAY_COLUMNS = TOP + BILLING + SHIPPING + ACH + RECURRING
 """The 44 fields of the gateway."""
 PAYMENT_ID = "paymentId"
 """The caller's own unique key for a payment; never sent."""
-COLUMNS = (PAYMENT_ID, *GATEWAY_COLUMNS)
+PAY_ON = "payOn"
+"""The day before which a payment is not sent; itself never sent."""
+COLUMNS = (PAYMENT_ID, PAY_ON, *GATEWAY_COLUMNS)
 
 REQUIRED = (
     "gatewayId", "transactionType", "recurringIndicator", "amount", "billingFirstName", "billingLastName",
@@ -42,7 +44,7 @@ NAMES_AND_ADDRESSES = tuple(name for name in (*BILLING, *SHIPPING, *ACH) if name
 ACCOUNT, ROUTING = "achAccountNumber", "achRoutingNumber"
 DIRECTION = "transactionType"
 MONEY = ("amount", "taxAmount", "shippingTax")
-DATES = ("recurringStartDate",)
+DATES = (PAY_ON, "recurringStartDate")
 FLAGS = ("achAgreementFlag", "recurringAgreementFlag")
 DIGITS_MATTER = (
     PAYMENT_ID, "gatewayId", "invoiceNumber", "billingInternalId", "achAccountNumber", "achCheckNumber",
@@ -51,7 +53,7 @@ DIGITS_MATTER = (
 NUMBERS_ON_THE_WIRE = ("gatewayId", "achAgreementFlag", "recurringAgreementFlag")
 RECURRENCE = ("recurringStartDate", "recurringBillingCycle", "recurringEndOfMonth", "recurringNumOfPayments")
 """Columns that determine when a recurring payment falls due."""
-CASH_FLOW = ("gatewayId", "transactionType", "recurringIndicator", "amount", *RECURRENCE)
+CASH_FLOW = (PAY_ON, "gatewayId", "transactionType", "recurringIndicator", "amount", *RECURRENCE)
 """Columns that determine how much money a row moves, and when."""
 
 RAGGED, QUOTATION, NO_PAYMENT, STRAY = "_ragged", "_quotation", "_no_payment", "_stray"

@@ -9,6 +9,7 @@ from batchpay.schemas import amount_text, checks
 from batchpay.schemas.ach import ach_columns
 from batchpay.schemas.address import billing_columns, shipping_columns
 from batchpay.schemas.columns import PAYMENT_ID, TOP
+from batchpay.schemas.days import pay_on_columns
 from batchpay.schemas.forms import AMOUNT, GATEWAY_ID, MONEY, closed_list
 from batchpay.schemas.recurring import recurring_columns
 from batchpay.schemas.rule import (
@@ -35,6 +36,7 @@ def payment_schema(options: RuleOptions) -> pa.DataFrameSchema:
     (duplicates) and the reading of the file is outside a schema.
     """
     columns = columns_of((PAYMENT_ID,), {PAYMENT_ID: placeholder_rules(PAYMENT_ID)}, options)
+    columns |= pay_on_columns(options)
     for of_node in (top_columns, billing_columns, shipping_columns, ach_columns, recurring_columns):
         columns |= of_node(options)
     return schema_of("payment", columns)

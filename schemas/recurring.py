@@ -9,7 +9,8 @@ import polars as pl
 
 from batchpay.schemas import checks
 from batchpay.schemas.columns import RECURRING
-from batchpay.schemas.forms import DATE, NUMBER_OF_PAYMENTS, closed_list
+from batchpay.schemas.days import date_rules
+from batchpay.schemas.forms import NUMBER_OF_PAYMENTS, closed_list
 from batchpay.schemas.rule import Rule, RuleOptions, choice, columns_of, error, schema_of, warning
 
 INDICATOR = "recurringIndicator"
@@ -70,27 +71,7 @@ def _given(column: str) -> list[Rule]:
 
 def _start_date(options: RuleOptions) -> list[Rule]:
     cell = pl.col("recurringStartDate")
-    rules = [
-        error(
-            "recurringStartDate",
-            "format",
-            "S",
-            "`MM/DD/YYYY`",
-            "write the date as MM/DD/YYYY, like 01/31/2027",
-            checks.is_not_date_format(cell),
-            suggestion=checks.date_from_iso(cell),
-            form=DATE,
-        ),
-        error(
-            "recurringStartDate",
-            "date",
-            "S",
-            "a real calendar date",
-            "the calendar has no such day, write month/day/year",
-            checks.is_not_date(cell),
-            after=("format",),
-        ),
-    ]
+    rules = date_rules("recurringStartDate")
     if options.past_start:
         rules.append(
             error(

@@ -44,6 +44,12 @@ class RuleOptions:
     """A payer who has not agreed is not charged."""
     past_start: bool = True
     """A recurring payment can't start before `as_of`."""
+    pay_on: date | None = None
+    """The payOn of every row, of a file without such a column."""
+    pay_on_days: int | None = 90
+    """payOn can't be before `as_of`, nor more than these days after it; None for what was registered with its day."""
+    duplicate_days: int = 5
+    """The same bills of one file whose payOn are as many days apart may both be due."""
     max_amount_cents: int | None = None
     """An amount above this is rejected; None means no limit."""
     account_hyphens: bool = False

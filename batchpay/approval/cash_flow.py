@@ -23,9 +23,10 @@ from batchpay.approval.proposal import SendReason, ToSend
 from batchpay.payment import Direction, Totals
 from batchpay.schemas import checks
 from batchpay.schemas.calendar import is_banking_day
-from batchpay.schemas.columns import RECURRENCE
+from batchpay.schemas.columns import PAY_ON, RECURRENCE
 from batchpay.text import totals_json
 
+_EPOCH = date(1970, 1, 1).toordinal()
 MONTHS = 12
 """How far ahead recurring payments are scheduled, unless a caller says otherwise."""
 _LAST_DAY = date(9998, 12, 31)  # a year before Python's calendar ends, so that no step goes past it
@@ -74,7 +75,7 @@ class DayFlow:
     """The day itself, or the next banking day."""
 
 
-_GROUPED_BY = ("gatewayId", "transactionType", "recurringIndicator", *RECURRENCE)
+_GROUPED_BY = (PAY_ON, "gatewayId", "transactionType", "recurringIndicator", *RECURRENCE)
 
 
 def with_cents(rows: pl.DataFrame) -> pl.DataFrame:
@@ -92,6 +93,19 @@ def grouped(rows: pl.DataFrame, *, times: int = 1) -> pl.DataFrame:
     counted = (pl.len().cast(pl.Int64) * times).alias("rows"), (pl.col("_cents").sum() * times)
     gateway_id = pl.col("gatewayId").str.strip_chars_start("0")
     return rows.group_by(_GROUPED_BY).agg(counted).with_columns(gateway_id)
+
+
+def day_of(pay_on: str) -> date:
+    """Return the day of a payOn that passed its rules."""
+    month, day, year = map(int, pay_on.split("/"))
+    return date(year, month, day)
+
+
+def pay_days(rows: pl.DataFrame) -> Sequence[int | None]:
+    """Return the payOn of each of these rows, which pass every rule, as `date.toordinal()`; none if no row has one."""
+    if rows[PAY_ON].null_count() == rows.height:
+        return ()
+    return rows.select(checks.as_date(pl.col(PAY_ON)).to_physical() + _EPOCH).to_series().to_list()
 
 
 def flow_of(frame: pl.DataFrame, rows: Sequence[int]) -> Flow:
@@ -113,7 +127,7 @@ class Schedule:
     """Totals of a file's valid rows. Memory grows with gateway accounts and with days, never with rows."""
 
     as_of: date
-    """Today: single payments fall on it."""
+    """Today: single payments fall on it, or on a later payOn."""
     months: int = MONTHS
     """Recurring payments are scheduled up to this many months after `as_of`."""
     single: Flow = field(default_factory=Flow)
@@ -147,15 +161,17 @@ class Schedule:
         """Count rows that passed every rule, as `grouped` returns them."""
         totals = (pl.col("rows").sum(), pl.col("_cents").sum())
         is_recurring = pl.col("recurringIndicator") == "TRUE"
-        by_gateway = groups.group_by("gatewayId", "transactionType", is_recurring.alias("recurring")).agg(totals)
-        for gateway_id, direction, recurring, count, cents in by_gateway.iter_rows():
+        by_gateway = groups.group_by("gatewayId", "transactionType", is_recurring.alias("recurring"), PAY_ON).agg(
+            totals
+        )
+        for gateway_id, direction, recurring, pay_on, count, cents in by_gateway.iter_rows():
             each = Totals(count, cents)
             self._gateways[gateway_id].add(direction, each)
             if recurring:
                 self.first.add(direction, each)
             else:
                 self.single.add(direction, each)
-                self._days[self.as_of].add(direction, each)
+                self._days[max(self.as_of, day_of(pay_on)) if pay_on else self.as_of].add(direction, each)
         # Parsing a date is slow: each recurrence is parsed once.
         alike = groups.filter(is_recurring).group_by("transactionType", *RECURRENCE).agg(totals)
         self._add_recurring(
@@ -190,8 +206,7 @@ class Schedule:
             while running.rows and day < end:
                 merge(days[day], running)
                 day += timedelta(days=1)
-        flows = [DayFlow(day, days[day], is_banking_day(day), next_banking_day(day)) for day in sorted(days)]
-        return [one for one in flows if one.flow.rows]
+        return [_day_flow(day, days[day]) for day in sorted(days) if days[day].rows]
 
     def as_json(self) -> dict[str, Any]:
         """What moves when: totals of recurring rows, and payments by day up to the horizon."""
@@ -274,6 +289,18 @@ class _Plan:
             index += 1
 
 
+def days_of(by_day: Mapping[str, Mapping[str, Totals]]) -> list[DayFlow]:
+    """Return what falls on each day (ISO 8601), given by direction."""
+    return [
+        _day_flow(date.fromisoformat(day), Flow(*(by_day[day].get(side, Totals()) for side in Direction)))
+        for day in sorted(by_day)
+    ]
+
+
+def _day_flow(day: date, flow: Flow) -> DayFlow:
+    return DayFlow(day, flow, is_banking_day(day), next_banking_day(day))
+
+
 def next_banking_day(day: date) -> date:
     """Return the day itself if it is a banking day, else the next one."""
     while not is_banking_day(day):
@@ -310,18 +337,23 @@ class ToSendCount:
         self._directions: defaultdict[str, Totals] = defaultdict(Totals)
         self._released: defaultdict[str, Totals] = defaultdict(Totals)
         self._accounts: defaultdict[str, Totals] = defaultdict(Totals)
+        self._days: defaultdict[str, defaultdict[str, Totals]] = defaultdict(lambda: defaultdict(Totals))
         self._rows = {origin: hashlib.sha256() for origin in SendReason}
 
     def add(self, origin: SendReason, groups: pl.DataFrame) -> None:
         """Count rows of one origin that passed every rule, as `cash_flow.grouped` returns them."""
-        counted = groups.group_by("gatewayId", "transactionType").agg(pl.col("rows").sum(), pl.col("_cents").sum())
-        for gateway_id, direction, count, cents in counted.iter_rows():
+        counted = groups.group_by("gatewayId", "transactionType", PAY_ON).agg(
+            pl.col("rows").sum(), pl.col("_cents").sum()
+        )
+        for gateway_id, direction, pay_on, count, cents in counted.iter_rows():
             totals = Totals(count, cents)
             self._totals[origin] += totals
             self._directions[direction] += totals
             if origin is SendReason.RELEASED:
                 self._released[direction] += totals
             self._accounts[gateway_id] += totals
+            if pay_on is not None:
+                self._days[day_of(pay_on).isoformat()][direction] += totals
 
     def note(self, origin: SendReason, numbers: pl.Series) -> None:
         """Add the numbers of rows that are counted, in file order, to the digest."""
@@ -342,6 +374,7 @@ class ToSendCount:
             by_direction=_not_empty(self._directions),
             released_by_direction=_not_empty(self._released),
             by_account=_not_empty(self._accounts),
+            by_day={day: left for day in sorted(self._days) if (left := _not_empty(self._days[day]))},
             rows_digest=hashlib.sha256(b"".join(rows.digest() for rows in self._rows.values())).hexdigest(),
         )
 

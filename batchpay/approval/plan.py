@@ -205,6 +205,11 @@ class Plan:
         """What would be sent by gateway account."""
         return {name: _totals(part) for name, part in self.content["to_send"]["by_account"].items()}
 
+    def by_day(self) -> dict[str, dict[str, Totals]]:
+        """What would not be sent before a day of its own, by that day and by direction."""
+        days = self.content["to_send"].get("by_day", {})
+        return {day: {side: _totals(part) for side, part in sides.items()} for day, sides in days.items()}
+
     def sign_off(self, counted: Sequence[Approval]) -> SignOff:
         """What the ledger records when the plan is used, with the approvals that count."""
         return SignOff(

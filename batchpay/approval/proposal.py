@@ -51,6 +51,8 @@ class ToSend:
     """The same for `released` alone; not in a plan."""
     by_account: Mapping[str, Totals] = field(default_factory=dict)
     """By gateway account id, without leading zeros; a recurring row counts with one payment."""
+    by_day: Mapping[str, Mapping[str, Totals]] = field(default_factory=dict)
+    """Rows with a payOn, by that day (ISO 8601) and by direction."""
     rows_digest: str = ""
     """SHA-256 of which rows these are and why each is sent: equal totals of other rows are not the same."""
 
@@ -77,8 +79,13 @@ class ToSend:
         return {
             **{name: totals_json(totals) for name, totals in parts.items()},
             "by_account": {name: totals_json(self.by_account[name]) for name in sorted(self.by_account)},
+            **({"by_day": {day: _sides_json(sides) for day, sides in self.by_day.items()}} if self.by_day else {}),
             "rows_digest": self.rows_digest,
         }
+
+
+def _sides_json(sides: Mapping[str, Totals]) -> dict[str, Any]:
+    return {direction.value: totals_json(sides.get(direction, Totals())) for direction in Direction}
 
 
 SEAL_CHARACTERS = 12
@@ -174,7 +181,9 @@ class Proposal:
 def rules_json(rules: RuleOptions) -> dict[str, Any]:
     """Return the options of the rules as JSON values. Whatever the date changes shows in the totals."""
     values = dataclasses.asdict(rules)
-    del values["as_of"]
+    del values["as_of"], values["pay_on_days"], values["duplicate_days"]
+    if rules.pay_on is None:  # as in a plan of before
+        del values["pay_on"]
     for name, value in values.items():
         if isinstance(value, frozenset):
             values[name] = sorted(value)
@@ -198,7 +207,9 @@ def _difference(name: str, approved: Any, found: Any) -> list[str]:
         return []
     if approved == found:
         return []
-    if isinstance(approved, dict) and set(approved) != {"rows", "amount"}:
+    parts = [one for one in (approved, found) if isinstance(one, dict) and set(one) != {"rows", "amount"}]
+    if parts:
+        approved, found = approved or {}, found or {}
         lines = (
             _difference(f"{name}: {key}", approved.get(key), found.get(key))
             for key in sorted(approved.keys() | found.keys())
@@ -206,7 +217,7 @@ def _difference(name: str, approved: Any, found: Any) -> list[str]:
         return [line for some in lines for line in some]
     if name in _IN_WORDS:
         return [_IN_WORDS[name]]
-    first, *members = name.replace("by_account:", "by account:").split(": ")
+    first, *members = name.replace("by_account:", "by account:").replace("by_day:", "by day:").split(": ")
     place = ": ".join([first.replace("_", " "), *members])
     return [f"{place} is {_words(found)}, approved was {_words(approved)}"]
 

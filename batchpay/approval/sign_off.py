@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from batchpay.approval.cash_flow import DayFlow, Flow, Schedule, merge
+from batchpay.approval.cash_flow import DayFlow, Flow, Schedule, days_of, merge
 from batchpay.approval.proposal import Proposal, ToSend
 from batchpay.payment import Direction, Totals
 from batchpay.text import PAGE_WIDTH as _WIDTH
@@ -94,6 +94,7 @@ def plan_lines(plan: Plan, changed_accounts: Sequence[str] = ()) -> list[str]:
         _line("by gateway account", "rows", amount),
         *[_total_line(f"  {name}"[:40], totals) for name, totals in accounts[:_GATEWAYS_SHOWN]],
         *([_total_line(f"  {len(accounts) - _GATEWAYS_SHOWN} more", rest)] if rest.rows else []),
+        *_flows_by_day("not before its day (payOn)", days_of(plan.by_day())),
         _rule("="),
         f"seal      {plan.seal}",
     ]
@@ -181,10 +182,14 @@ def _recurring_lines(schedule: Schedule) -> list[str]:
 
 def _day_lines(schedule: Schedule) -> list[str]:
     """Write first days one by one, later ones by month; a non-banking day names the day on which it settles."""
-    days = schedule.by_day()
-    if not days:
-        return []
-    lines = [_rule("-"), _flow_header(f"by day, up to {schedule.horizon.isoformat()}")]
+    lines = _flows_by_day(f"by day, up to {schedule.horizon.isoformat()}", schedule.by_day())
+    if lines and schedule.open_ended.rows:
+        lines.append("  Payments without an end date continue after that day until they are stopped.")
+    return lines
+
+
+def _flows_by_day(title: str, days: Sequence[DayFlow]) -> list[str]:
+    lines = [_rule("-"), _flow_header(title)] if days else []
     for found in days[:_DAYS_SHOWN]:
         lines += _flow_lines(_day_name(found), found.flow)
     months: defaultdict[str, Flow] = defaultdict(Flow)
@@ -192,8 +197,6 @@ def _day_lines(schedule: Schedule) -> list[str]:
         merge(months[found.day.strftime("%Y-%m")], found.flow)
     for month, flow in months.items():
         lines += _flow_lines(f"{month}, later days", flow)
-    if schedule.open_ended.rows:
-        lines.append("  Payments without an end date continue after that day until they are stopped.")
     return lines
 
 

@@ -73,6 +73,7 @@ class Encoding(click.ParamType[str]):
 checking_options = declared(
     option("--rejects", metavar="PATH", help="Path of the rejects file (CSV, Parquet or XLSX by extension)."),
     option("--as-of", type=Date(), metavar="DATE", help="Date to treat as today (YYYY-MM-DD)."),
+    option("--pay-on", type=Date(), metavar="DATE", help="Send no row before this day (YYYY-MM-DD)."),
     option("--normalize", is_flag=True, help="Repair what is unambiguous: white space, letter case, decimals."),
     option(
         "--accept-suggestions",
@@ -105,6 +106,7 @@ def check_options(options: dict[str, Any]) -> CheckOptions:
     """Read how a file is checked off the command line."""
     return CheckOptions(
         as_of=options["as_of"],
+        pay_on=options["pay_on"],
         normalize=options["normalize"],
         accept_suggestions=options["accept_suggestions"],
         warnings_as_errors=options["warnings_as_errors"],

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _NOT_CHECKED: dict[str, Any] = {"counts": {}, "warning_counts": {}, "warning_list": [], "accepted_suggestions": {}}
 """What the JSON of a submission has of the check, where there was none."""
 _SECTIONS = {
-    "What is read": "inbox as_of normalize accept_suggestions warnings_as_errors allow_open_ended expect_rows"
+    "What is read": "inbox as_of pay_on normalize accept_suggestions warnings_as_errors allow_open_ended expect_rows"
     " expect_total encoding format sheet include_hidden map amounts_in max_errors",
     "What is decided": "dry_run show_requests plan from_plan again release allow_duplicates"
     " paid_elsewhere_checked reason yes",

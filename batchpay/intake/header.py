@@ -34,6 +34,8 @@ OWN = "_own."
 """Before the file's own name of a column in a chunk, so that it can't be taken for a mapped one."""
 _PREFIXES = ("billing", "shipping", "ach", "recurring")
 _OURS = {name.lower(): name for name in COLUMNS}
+_OTHER_WORDS = frozenset({"payor", "payno", "payin"})
+"""Names that are one letter from one of ours, and words of their own."""
 
 
 @dataclass
@@ -57,10 +59,6 @@ class Examples:
                 f"the example is not sent: clear its cell in {NOTE_COLUMN}"
             )
         return notes
-
-
-PAY_ON = "payon"
-"""The column of a day before which a row must not be sent, as `letters_of` names it."""
 
 
 @dataclass(frozen=True)
@@ -103,11 +101,6 @@ def read_header(names: Sequence[str], *, required: Iterable[str] = REQUIRED, pla
     if slips:
         slips_named = ", ".join(f"{column_name(name)} (did you mean {close}?)" for name, close in slips.items())
         raise FileRefused(f"{place}the header has unknown columns that look mistyped: {slips_named}")
-    if days := [name for name in unknown if letters_of(name) == PAY_ON]:
-        raise FileRefused(
-            f"{place}the header has the column {_listed(days)}: this version can't keep payments until their day and "
-            "would send every row today; remove the column, and submit the rows on their day"
-        )
     if patterns := [name for name in unknown if is_pattern(name)]:
         told = _listed(patterns)
         raise FileRefused(f"{place}the header has columns whose names can't be used, give them others: {told}")
@@ -188,7 +181,7 @@ def near_miss(name: str) -> str | None:
     `billingState`. A name that differs only in its digits (`billingAddressLine3`) is another column, not a slip.
     """
     folded = letters_of(name)
-    if not folded:
+    if not folded or folded in _OTHER_WORDS:
         return None
     for candidate in COLUMNS:
         if folded == letters_of(candidate):

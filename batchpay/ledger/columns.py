@@ -97,6 +97,8 @@ class Lookup:
     payment_ids: Sequence[bytes | None]
     with_invoice: Sequence[bool] = ()
     """Whether each row's bill has an invoice number; none has if this is empty."""
+    pay_on: Sequence[int | None] = ()
+    """The day of each row, as in PaymentColumns."""
     older: Callable[[], tuple[Sequence[bytes], Sequence[bytes | None]]] = lambda: ((), ())
     """Fingerprints and paymentIds in the form that ledgers before version 3 have; made for those alone."""
 
@@ -181,21 +183,21 @@ def record_values(records: Iterable[bytes], at_once: int) -> Iterator[tuple[int,
         yield struct.unpack(f">{line * len(some)}", b"".join(some))
 
 
-Key = tuple[int, int, bool, bool]
-"""What is looked up: a digest's number, the row, whether it has a paymentId, whether an invoice number."""
+Key = tuple[int, int, bool, bool, int | None]
+"""What is looked up: a digest's number, the row, whether it has a paymentId, whether an invoice number, its day."""
 
 
 def lookup_keys(lookup: Lookup, *, with_older: bool) -> tuple[list[Key], list[Key]]:
     """Return the keys of paymentIds and of bills; `with_older` also in the form that digests had before version 3."""
     named = [payment_id is not None for payment_id in lookup.payment_ids]
-    invoiced = lookup.with_invoice or [False] * len(named)
+    invoiced, days = lookup.with_invoice or [False] * len(named), lookup.pay_on or [None] * len(named)
     by_id: list[Key] = []
     by_bill: list[Key] = []
     older_fingerprints, older_payment_ids = lookup.older() if with_older else ((), ())
     for payment_ids in (lookup.payment_ids, older_payment_ids):
         given = [(one, row) for one, row in zip(payment_ids, lookup.rows, strict=False) if one is not None]
         numbers = digest_numbers([one for one, _ in given])
-        by_id += [(number, row, True, False) for number, (_, row) in zip(numbers, given, strict=True)]
+        by_id += [(number, row, True, False, None) for number, (_, row) in zip(numbers, given, strict=True)]
     for fingerprints in (lookup.fingerprints, older_fingerprints):
-        by_bill += zip(digest_numbers(fingerprints), lookup.rows, named, invoiced, strict=False)
+        by_bill += zip(digest_numbers(fingerprints), lookup.rows, named, invoiced, days, strict=False)
     return by_id, by_bill

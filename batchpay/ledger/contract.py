@@ -180,6 +180,7 @@ class Ledger(Protocol):
         environment: Environment,
         *,
         days: int,
+        apart: int = 1,
         now: datetime,
         exclude_digest: bytes | None = None,
         within: str = "",
@@ -187,9 +188,11 @@ class Ledger(Protocol):
         """Find rows that an earlier batch of the environment has as sent, pending or in doubt.
 
         The same paymentId at any age; the same bill at any age if it has an invoice number and either row has no
-        paymentId, else within `days` (0: never), and if both have one also later (SamePayment.ANOTHER_ID). One for each
-        row, the latest of the highest SamePayment. Rejected and declined rows don't count, nor do batches with
-        `exclude_digest`. With `within`, a batch's name, that batch alone counts.
+        paymentId, else within `days` (0: never), and if both have one also later (SamePayment.ANOTHER_ID). A row with a
+        day of its own is within if it is sent fewer than `apart` days before or after the other; one that still waits
+        for another day is told as well (ANOTHER_ID). One for each row, the latest of the highest SamePayment. Rejected
+        and declined rows don't count, nor do batches with `exclude_digest`. With `within`, a batch's name, that batch
+        alone counts, as rows of one file: the same bill if not both have a paymentId, nor days at least `apart` apart.
         """
 
     def register(

@@ -30,6 +30,8 @@ ROWS_BITS = 32
 """A row's id is its batch's number shifted by this, plus its row number."""
 ROW_MASK = (1 << ROWS_BITS) - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+DAY_MS, EPOCH_DAY = 86_400_000, _EPOCH.toordinal()
+"""A day has this many milliseconds, and the first one that is counted in them is this day (`date.toordinal()`)."""
 
 
 def row_id(batch: int, row: int) -> int:

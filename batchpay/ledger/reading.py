@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from itertools import groupby
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -19,6 +19,7 @@ from batchpay.ledger.event_chain import (
     maybe_datetime,
     results_of,
     to_datetime,
+    to_ms,
 )
 from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.records import POLICY, BatchSummary, Event, LedgerRow, PayeeFacts, RejectedRow, RowColumns
@@ -81,6 +82,26 @@ def zone(store: Store, view: View) -> ZoneInfo | None:
 
 def today(store: Store, view: View) -> date:
     return to_datetime(store.now_ms()).astimezone(zone(store, view)).date()
+
+
+NEVER_MS = 1 << 62
+"""Later than any payment: with it, age alone makes none a duplicate."""
+
+
+def windows(now: datetime, days: int, apart: int, *, in_file: bool) -> dict[str, int]:
+    """Return what decides which earlier payments are near: numbers, by their names in the statements.
+
+    `now` is in the zone of days.
+    """
+    offset = now.utcoffset() or timedelta()
+    return {
+        "in_file": int(in_file),
+        "days": days,
+        "apart": apart,
+        "since": to_ms(now - timedelta(days=days)) if days else NEVER_MS,
+        "today": now.date().toordinal(),
+        "offset": offset // timedelta(milliseconds=1),
+    }
 
 
 def batches(store: Store) -> list[BatchSummary]:

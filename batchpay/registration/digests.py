@@ -17,12 +17,12 @@ import polars as pl
 from nanoarrow.c_array_stream import c_array_stream
 
 from batchpay.approval.anomalies import PayeeColumns
-from batchpay.approval.cash_flow import with_cents
+from batchpay.approval.cash_flow import pay_days, with_cents
 from batchpay.ledger.columns import CHUNK_ROWS, Lookup, PackedTexts, PaymentColumns, RejectedColumns
 from batchpay.ledger.contract import Ledger
 from batchpay.registration.request_body import RequestForm, texts_of
 from batchpay.schemas import identity
-from batchpay.schemas.columns import COLUMNS, PAYMENT_ID
+from batchpay.schemas.columns import GATEWAY_COLUMNS, PAY_ON, PAYMENT_ID
 
 _FIELD_END = "\x1f"
 _ROW_END = "\x1e"
@@ -51,11 +51,16 @@ class Content:
 
 
 def canonical_bytes(chunk: pl.DataFrame) -> bytes:
-    """Write a chunk's rows in the one form that the batch digest covers: every known column, whatever the file's."""
+    """Write a chunk's rows in the one form that the batch digest covers: every known column, whatever the file's.
+
+    payOn stands at the end, where no row had anything before there was such a column: without one, nothing differs.
+    """
     text = io.BytesIO()
-    cells = [pl.col(name) if name in chunk.columns else pl.lit(None, pl.String).alias(name) for name in COLUMNS]
+    known = (PAYMENT_ID, *GATEWAY_COLUMNS)
+    cells = [pl.col(name) if name in chunk.columns else pl.lit(None, pl.String).alias(name) for name in known]
+    day = pl.col(PAY_ON).fill_null("") if PAY_ON in chunk.columns else pl.lit("")
     # A line is written as CSV without quotation: twice as fast as concatenating the columns.
-    chunk.select(*cells, _end=pl.lit("")).write_csv(
+    chunk.select(*cells, _end=day).write_csv(
         text, include_header=False, separator=_FIELD_END, line_terminator=_ROW_END, null_value=_NOT_GIVEN,
         quote_style="never",
     )  # fmt: skip
@@ -71,6 +76,7 @@ def lookup_columns(ledger: Ledger, frame: pl.DataFrame) -> Lookup:
         fingerprints=fingerprints,
         payment_ids=payment_ids,
         with_invoice=found["invoice"].is_not_null().to_list(),
+        pay_on=pay_days(frame),
         older=lambda: (
             _digests(ledger, "fingerprint", _older_fingerprint_texts(frame), 16),
             ledger.digest("payment id", frame[PAYMENT_ID].to_list(), 16),
@@ -151,6 +157,7 @@ def _payment_columns(ledger: Ledger, frame: pl.DataFrame, carried: Sequence[str]
         accounts=accounts,
         details=packed_texts(texts["details"]),
         bodies=packed_texts(texts["body"]),
+        pay_on=pay_days(frame),
     )
 
 

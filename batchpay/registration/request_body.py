@@ -21,6 +21,7 @@ from batchpay.schemas.columns import (
     BILLING,
     COLUMNS,
     CORRECTED,
+    PAY_ON,
     PAYMENT_ID,
     RECURRING,
     SHIPPING,
@@ -33,8 +34,8 @@ _ESCAPES = {character: json.dumps(character)[1:-1] for character in map(chr, (*r
 """Characters that must be escaped in a JSON string."""
 
 _SHOWN = (
-    PAYMENT_ID, "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "recurringStartDate", "amount",
-    "currencyCode",
+    PAYMENT_ID, PAY_ON, "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "recurringStartDate",
+    "amount", "currencyCode",
 )  # fmt: skip
 """Columns of the payment file that the ledger keeps as they are, for results and for a later check of the rules."""
 

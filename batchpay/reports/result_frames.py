@@ -23,7 +23,7 @@ from batchpay.writing.xlsx import Column, Kind
 
 _SHOWN = (
     "paymentId", "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "currencyCode", "name",
-    "account", "warnings",
+    "account", "warnings", "payOn",
 )  # fmt: skip
 """Columns that come from a row's details."""
 _CARRIED = "carried"

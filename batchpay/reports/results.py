@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 HEADER = (
     "row", "line", "paymentId", "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "amount",
     "currencyCode", "name", "account", "state", "http_status", "response_code", "message", "gateway_reference",
-    "attempts", "sent_at", "finished_at", "batch", "environment", "warnings",
+    "attempts", "sent_at", "finished_at", "batch", "environment", "warnings", "payOn",
 )  # fmt: skip
 """CONTRACT.md, 'Files'; the file's unknown columns follow."""
 

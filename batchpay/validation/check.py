@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import date
 from typing import Protocol
 
 import polars as pl
@@ -25,6 +26,7 @@ from batchpay.schemas.columns import (
     COLUMNS,
     FAULT,
     MAP_FAULT,
+    PAY_ON,
     PAYMENT_ID,
     TEXT_FORMULA,
 )
@@ -94,7 +96,7 @@ class RowCheck:
         """Whether a proven row has an amount, and whether it has identifiers as well, that can be used as is."""
         self._carried = Carried(options, used)
         self._places = Places(line_word)
-        self._unique = Uniqueness(storage, self._places)
+        self._unique = Uniqueness(storage, self._places, options.duplicate_days)
         self._rows = 0
         self._clean: list[pl.Series] = []
         """One bit per row, chunk by chunk: it is proven and has no warning."""
@@ -249,7 +251,7 @@ class Prepared:
 
 def prepared(chunk: pl.DataFrame, options: RuleOptions) -> Prepared:
     """Give a chunk all known columns, repair it, and correct what is certain, both only if requested."""
-    as_read = frame = _with_all_columns(chunk)
+    as_read = frame = _with_all_columns(chunk, options.pay_on)
     repairs, accepted = dict[str, int](), dict[str, int]()
     if options.normalize or options.accept_suggestions:
         frame = frame.drop(BARE_ROW, strict=False)  # it describes the cells as read
@@ -260,8 +262,10 @@ def prepared(chunk: pl.DataFrame, options: RuleOptions) -> Prepared:
     return Prepared(frame, repairs, accepted)
 
 
-def _with_all_columns(chunk: pl.DataFrame) -> pl.DataFrame:
+def _with_all_columns(chunk: pl.DataFrame, pay_on: date | None) -> pl.DataFrame:
     known = [pl.col(name) if name in chunk.columns else pl.lit(None, pl.String).alias(name) for name in COLUMNS]
+    if pay_on is not None:
+        known[COLUMNS.index(PAY_ON)] = pl.lit(f"{pay_on:%m/%d/%Y}").alias(PAY_ON)
     others = [name for name in chunk.columns if name not in COLUMNS and name not in ("_row", "_line")]
     return chunk.select("_row", "_line", *known, *others)
 

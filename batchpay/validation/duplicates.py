@@ -12,6 +12,8 @@ from __future__ import annotations
 import io
 import secrets
 import tempfile
+from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -22,6 +24,8 @@ import polars as pl
 
 from batchpay.errors import NotUsable
 from batchpay.schemas.catalogue import PAYMENT_ID_DUPLICATE, ROW_DUPLICATE, ROW_SAME_PAYMENT, RuleFacts
+from batchpay.schemas.checks import as_date, is_not_date_format
+from batchpay.schemas.columns import PAY_ON
 from batchpay.schemas.identity import BILL, compared
 from batchpay.schemas.rule import RuleOptions
 from batchpay.validation.compiled_rules import Violation, row_violation
@@ -93,7 +97,8 @@ class Digests:
         """Yield the rows that share their values with another row, in row order within each frame."""
         parts = max(1, -(-self._count // _DIGESTS_AT_ONCE))
         for part in range(parts if self._count else 0):
-            rows = pl.concat(frame.filter(pl.col("digest_0") % parts == part) for frame in self._spool)
+            frames = (frame.filter(pl.col("digest_0") % parts == part) for frame in self._spool)
+            rows = pl.concat(frames, how="vertical_relaxed")  # a column of a chunk may have no value, and so no type
             digests = rows.get_column("digest_0").sort()
             again = digests.filter(digests == digests.shift(1)).unique()
             some = rows.filter(pl.col("digest_0").is_in(again.implode())).sort(_DIGESTS)
@@ -109,7 +114,8 @@ class Repeats:
     """Numbers of all rows that share a paymentId with another."""
     bills: pl.DataFrame
     """`_row` and `_first` of each row that repeats the bill of an earlier one, `named`: whether each of them so far
-    has its own paymentId, and `_place`: where a person finds the first, such as `line 5`."""
+    has its own paymentId, or a payOn far from theirs, and `_place`: where a person finds the first, such as `line
+    5`."""
 
 
 class Places:
@@ -141,8 +147,9 @@ class Places:
 class Uniqueness:
     """What several rows must not share: a paymentId, or a bill (batchpay.schemas.identity)."""
 
-    def __init__(self, storage: ExitStack, places: Places) -> None:
-        self._places = places
+    def __init__(self, storage: ExitStack, places: Places, days: int) -> None:
+        """Bills whose payOn are this many days apart, at least one, are not the same."""
+        self._places, self._days = places, max(1, days)
         self._ids, self._bills = Digests(storage, "payment_id"), Digests(storage, *BILL, "invoice")
         self._key = secrets.randbits(63)
 
@@ -154,13 +161,18 @@ class Uniqueness:
         found = compared(frame, plain_cents, is_plain=plain_cents is not None)
         unfit_ids, unfit_rows = unfit or (None, None)
         self._ids.add(_fit(found, unfit_ids).select("_row", "payment_id"))
-        named = pl.col("payment_id")
+        named, day = pl.col("payment_id"), pl.lit(None)
+        if frame[PAY_ON].null_count() < frame.height:
+            written = pl.when(~is_not_date_format(pl.col(PAY_ON))).then(pl.col(PAY_ON))
+            found = found.with_columns(frame.select(_day=as_date(written).to_physical()))
+            day = pl.col("_day")
         self._bills.add(
             _fit(found, unfit_rows).select(
                 "_row",
                 *BILL,
                 pl.col("invoice").fill_null(""),
                 payment_id=pl.when(named.is_not_null()).then(named.hash(self._key)),
+                day=day,
             )
         )
 
@@ -168,26 +180,65 @@ class Uniqueness:
         """Return, after the last chunk, what appears twice."""
         no_rows = pl.DataFrame(schema={"_row": pl.UInt32, "_first": pl.UInt32, "named": pl.Boolean})
         ids = [frame["_row"] for frame in self._ids.repeated()]
-        bills = pl.concat([no_rows, *map(_repeated_bills, self._bills.repeated())]).sort("_row")
+        bills = pl.concat([no_rows, *(_repeated_bills(rows, self._days) for rows in self._bills.repeated())]).sort(
+            "_row"
+        )
         places = self._places.of(bills["_first"])
         return Repeats(
             pl.concat([no_rows["_row"], *ids]), bills.join(places, on="_first", how="left", maintain_order="left")
         )
 
 
-def _repeated_bills(rows: pl.DataFrame) -> pl.DataFrame:
+def _repeated_bills(rows: pl.DataFrame, days: int) -> pl.DataFrame:
     nameless = pl.col("payment_id").is_null()
     again = pl.int_range(pl.len()).over(*_DIGESTS, "payment_id") > 0
+    first, named = (
+        pl.col("_row").first().over(_DIGESTS),
+        (nameless.cast(pl.UInt32).cum_sum().over(_DIGESTS) == 0) & ~again,
+    )
+    if rows["day"].null_count() < rows.height:
+        near = pl.lit(pl.Series(_near(rows, days), dtype=pl.UInt32))
+        first, named = pl.coalesce(near, first), near.is_null() & (nameless | ~again)
     return (
-        rows.select(
-            "_row",
-            pl.col("_row").first().over(_DIGESTS).alias("_first"),
-            named=(nameless.cast(pl.UInt32).cum_sum().over(_DIGESTS) == 0) & ~again,
-            later=pl.int_range(pl.len()).over(_DIGESTS) > 0,
-        )
+        rows.select("_row", first.alias("_first"), named=named, later=pl.int_range(pl.len()).over(_DIGESTS) > 0)
         .filter("later")
         .drop("later")
     )
+
+
+class _Days:
+    """Earlier rows of one bill, by their days."""
+
+    def __init__(self) -> None:
+        self._days: list[tuple[int, int]] = []
+        self._first: int | None = None
+        self._without: int | None = None
+
+    def add(self, row: int, day: int | None) -> None:
+        """Add the next row of the file."""
+        self._first = self._first or row
+        if day is None:
+            self._without = self._without or row
+        else:
+            insort(self._days, (day, row))
+
+    def near(self, day: int | None, days: int) -> int | None:
+        """Return a row that is less than `days` away: one without a day is near to all."""
+        if day is None or self._without:
+            return self._first if day is None else self._without
+        at = bisect_left(self._days, (day - days + 1, 0))
+        return self._days[at][1] if at < len(self._days) and self._days[at][0] < day + days else None
+
+
+def _near(rows: pl.DataFrame, days: int) -> Iterator[int | None]:
+    """Return for each row an earlier one of the same bill that is near, unless both have a paymentId."""
+    seen: defaultdict[tuple[int, int], tuple[_Days, _Days]] = defaultdict(lambda: (_Days(), _Days()))
+    for row, payment_id, day, *digests in rows.select("_row", "payment_id", "day", *_DIGESTS).iter_rows():
+        of_all, of_nameless = seen[digests[0], digests[1]]
+        yield (of_nameless if payment_id is not None else of_all).near(day, days)
+        of_all.add(row, day)
+        if payment_id is None:
+            of_nameless.add(row, day)
 
 
 def _fit(frame: pl.DataFrame, unfit: pl.Series | None) -> pl.DataFrame:
@@ -256,7 +307,9 @@ def late_in_file(repeats: Repeats, options: RuleOptions) -> list[InFile]:
         message = pl.concat_str(first, pl.lit(f" (account, direction, amount, invoice number), {due}"))
         found.append(InFile(ROW_DUPLICATE, repeats.bills.filter(~pl.col("named")), message))
     if ROW_SAME_PAYMENT.name not in options.rules_off:
-        message = pl.concat_str(first, pl.lit(" under another paymentId, make sure that both are due"))
+        message = pl.concat_str(
+            first, pl.lit(" under another paymentId or on another day, make sure that both are due")
+        )
         severity = "error" if options.warnings_as_errors else "warning"
         found.append(InFile(replace(ROW_SAME_PAYMENT, severity=severity), repeats.bills.filter("named"), message))
     return found

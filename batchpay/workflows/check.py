@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +44,7 @@ from batchpay.workflows.day_limits import over_days
 from batchpay.workflows.earlier_payments import RejectedEarlier
 from batchpay.workflows.file_check import CheckContext, FileCheck, check_file, open_file
 from batchpay.workflows.move_gateway import notes_on_gateway, refuse_other_gateway
+from batchpay.workflows.policy import note_without_zone
 from batchpay.workflows.requests import Decisions, FileRequest
 from batchpay.writing.atomic import FileIdentity, standing
 
@@ -167,8 +168,11 @@ def validate(request: FileRequest, settings: Settings) -> Preview:
     """
     with ledger_if_any(settings.ledger) as ledger:
         request = request.on_day_of(ledger)
-        checked = check_file(open_file(request), request, CheckContext(settings, ledger, wants_schedule=True))
-        preview = _preview(ledger, request, checked, settings, Decisions())
+        context = CheckContext(settings, ledger, wants_schedule=True, sends=False)
+        checked = check_file(open_file(request), request, context)
+        preview = _preview(ledger, checked, settings, Decisions())
+        if checked.has_days:
+            preview.summary.notes += note_without_zone(ledger, settings, checked.source.name)
         _note_if_outdated(preview.summary, ledger)
         return preview
 
@@ -206,7 +210,7 @@ def dry_run(
         if insists and checked.accounts.problem is not None:
             raise checked.accounts.problem
         refuse_release_of_nothing(checked, decisions)
-        preview = _preview(ledger, request, checked, settings, decisions)
+        preview = _preview(ledger, checked, settings, decisions)
         if ledger is not None and preview.known is not None and settings.gateway.base_url:  # a check needs no gateway
             refuse_other_gateway(ledger, preview.known, settings)
         releases = decisions.release and checked.releasable.rows > 0
@@ -226,10 +230,10 @@ def dry_run(
         if (with_plan or Policy.from_settings(settings.policy).asks) and preview.proposal.to_send.total.rows:
             missing = _approvals_missing(ledger, settings, preview)
             preview = replace(preview, accounts_unasked=not checked.accounts.asked, approvals_missing=missing)
-        to_send = rows_to_send(ledger, request, checked, decisions, preview.known)
+        to_send = rows_to_send(ledger, checked, decisions, preview.known)
         preview.requests.extend(_first_requests(to_send, settings.gateway, requests_max))
     if largest_max and preview.known is None:
-        preview.largest.extend(_largest(request, checked, largest_max))
+        preview.largest.extend(_largest(checked, largest_max))
     return preview
 
 
@@ -297,14 +301,12 @@ def _note_on_set_aside(ledger: Ledger | None, batch: BatchSummary | None) -> lis
     ]
 
 
-def _preview(
-    ledger: Ledger | None, request: FileRequest, checked: FileCheck, settings: Settings, decisions: Decisions
-) -> Preview:
-    summary = checked.summary(request)
+def _preview(ledger: Ledger | None, checked: FileCheck, settings: Settings, decisions: Decisions) -> Preview:
+    summary = checked.summary()
     batch = None if ledger is None else batch_to_continue(ledger, checked, settings, decisions)
     summary.batch = batch.batch if batch else None
     summary.environment = environment_of(settings.gateway)
-    proposal, schedule = propose(ledger, request, checked, settings, decisions, batch)
+    proposal, schedule = propose(ledger, checked, settings, decisions, batch)
     summary.seal = proposal.seal(ledger) if ledger else None
     is_refused = bool(proposal.over_limits) and not Policy.from_settings(settings.policy).asks
     what = "a submission would be refused" if is_refused else "above a limit"
@@ -331,10 +333,10 @@ def _unusual_lines(checked: FileCheck, settings: Settings) -> list[str]:
     return checked.anomalies.lines(checked.place) if settings.policy.variance else []
 
 
-def _largest(request: FileRequest, checked: FileCheck, count: int) -> list[Payment]:
+def _largest(checked: FileCheck, count: int) -> list[Payment]:
     """Return the largest of the rows that passed, with a masked account; equal amounts in file order."""
     kept: list[Payment] = []
-    for rows in map(with_cents, valid_rows(checked.source, request.rules, checked.verdict)):
+    for rows in map(with_cents, valid_rows(checked.source, checked.request.rules, checked.verdict)):
         largest = rows.sort("_cents", descending=True, maintain_order=True).head(count)
         kept += payments_named(largest, largest["_row"].to_list()).values()
         kept = sorted(kept, key=lambda one: -one.cents)[:count]
@@ -432,7 +434,6 @@ def refuse_other_environment(ledger: Ledger, settings: Settings) -> None:
 
 def propose(
     ledger: Ledger | None,
-    request: FileRequest,
     checked: FileCheck,
     settings: Settings,
     decisions: Decisions,
@@ -442,8 +443,8 @@ def propose(
 
     Of a batch, a row is rejected only if the ledger has it so: today's rules may fail one that was paid.
     """
-    to_send, schedule = _to_send(ledger, request, checked, decisions, batch)
-    summary = checked.summary(request)
+    to_send, schedule = _to_send(ledger, checked, decisions, batch)
+    summary = checked.summary()
     adds, verdict = to_send.new + to_send.released, checked.verdict
     batch_total = adds + (batch.sendable if batch else Totals())
     over_limits: tuple[str, ...] = ()
@@ -452,7 +453,7 @@ def propose(
         over_limits = limits.exceeded(adds, verdict.rows, verdict.rejected.rows - checked.no_mistakes)
         if limits.of_day.are_set:
             released = None if batch is None or ledger is None else _released(ledger, batch, decisions)
-            over_limits += over_days(ledger, request, checked, settings, limits.of_day, released)
+            over_limits += over_days(ledger, checked, settings, limits.of_day, released)
     proposal = Proposal(
         digest=checked.digest,
         file=summary.file,
@@ -470,7 +471,7 @@ def propose(
         accepted_suggestions=dict(checked.verdict.accepted),
         notes=tuple(checked.notes()),
         not_checked=_not_checked(checked, settings) if to_send.total.rows else (),
-        rules=rules_json(request.rules),
+        rules=rules_json(checked.request.rules),
         again=decisions.again,
         release=decisions.release,
         reason=decisions.reason,
@@ -495,37 +496,36 @@ def _not_checked(checked: FileCheck, settings: Settings) -> tuple[str, ...]:
 
 def _to_send(
     ledger: Ledger | None,
-    request: FileRequest,
     checked: FileCheck,
     decisions: Decisions,
     batch: BatchSummary | None,
 ) -> tuple[ToSend, Schedule]:
     if ledger is None or batch is None:
         return checked.valid_to_send()
-    counted, schedule = ToSendCount(), Schedule(request.rules.as_of)
-    pending, amounts = _pending(ledger, batch)
+    counted, schedule = ToSendCount(), Schedule(checked.request.rules.as_of)
+    pending, _ = _pending(ledger, batch)
+    due, due_amounts = _pending(ledger, batch, due=batch.today)
     released = _released(ledger, batch, decisions)
-    for frame in map(with_cents, valid_rows(checked.source, request.rules, checked.verdict)):
+    for frame in map(with_cents, valid_rows(checked.source, checked.request.rules, checked.verdict)):
         for origin, rows in ((SendReason.PENDING, pending), (SendReason.RELEASED, released)):
             some = frame.filter(pl.col("_row").is_in(rows.implode()))
             groups = grouped(some)
             schedule.add(groups)
             counted.add(origin, groups)
             counted.note(origin, some["_row"])
-    held_back = amounts.filter(checked.verdict.rejected_mask(pending))
+    held_back = due_amounts.filter(checked.verdict.rejected_mask(due))
     counted.hold_back(Totals(len(held_back), sum(held_back.to_list())))
     return counted.finish(), schedule
 
 
 def rows_to_send(
     ledger: Ledger | None,
-    request: FileRequest,
     checked: FileCheck,
     decisions: Decisions,
     batch: BatchSummary | None,
 ) -> Iterator[pl.DataFrame]:
     """Yield the rows that would be sent now, in file order; arguments as for `propose`."""
-    frames = valid_rows(checked.source, request.rules, checked.verdict)
+    frames = valid_rows(checked.source, checked.request.rules, checked.verdict)
     if ledger is None or batch is None:
         yield from frames
         return
@@ -542,11 +542,11 @@ def _released(ledger: Ledger, batch: BatchSummary, decisions: Decisions) -> pl.S
     return RejectedEarlier(ledger, batch).rows if decisions.release else pl.Series([], dtype=pl.UInt32)
 
 
-def _pending(ledger: Ledger, batch: BatchSummary) -> tuple[pl.Series, pl.Series]:
-    """Return the numbers and cents of the pending rows."""
+def _pending(ledger: Ledger, batch: BatchSummary, due: date | None = None) -> tuple[pl.Series, pl.Series]:
+    """Return the numbers and cents of the pending rows, or of those that are due on a day."""
     rows: list[int] = []
     amounts: list[int] = []
-    for columns in ledger.row_columns(batch.batch, [State.PENDING]):
+    for columns in ledger.row_columns(batch.batch, [State.PENDING], due=due):
         rows += columns.rows
         amounts += columns.amounts_cents
     return pl.Series(rows, dtype=pl.UInt32), pl.Series(amounts, dtype=pl.Int64)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import polars as pl
 
 from batchpay.approval.approvals import OTHERS, over_day
-from batchpay.approval.cash_flow import with_cents
+from batchpay.approval.cash_flow import pay_days, with_cents
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.days import DayCheck, DayLimits, Key, Sums
@@ -18,14 +18,12 @@ from batchpay.settings import Settings
 from batchpay.text import counted, place_of
 from batchpay.validation.check import valid_rows
 from batchpay.workflows.file_check import FileCheck
-from batchpay.workflows.requests import FileRequest
 
 _ACCOUNTS_NAMED = 5
 
 
 def over_days(
     ledger: Ledger | None,
-    request: FileRequest,
     checked: FileCheck,
     settings: Settings,
     limits: DayLimits,
@@ -34,21 +32,22 @@ def over_days(
     """Describe the limits that the valid rows exceed; of a known batch only the `released` ones are added."""
     environment = environment_of(settings.gateway)
     if ledger is None:  # nothing is known of any day, and no account has a digest
-        check = DayCheck(replace(limits, max_per_payee_day=None), environment, request.rules.as_of.toordinal())
+        check = DayCheck(replace(limits, max_per_payee_day=None), environment, checked.request.rules.as_of.toordinal())
     else:
         check = ledger.day_check(environment, limits)
     adds, places = Sums(), dict[Key, str]()
-    for frame in map(with_cents, valid_rows(checked.source, request.rules, checked.verdict)):
+    for frame in map(with_cents, valid_rows(checked.source, checked.request.rules, checked.verdict)):
         rows = frame if released is None else frame.filter(pl.col("_row").is_in(released.implode()))
         cents = rows["_cents"].to_list()
-        for direction, part in zip(rows["transactionType"], cents, strict=True):
-            adds[check.today, direction] += part
+        days = [max(check.today, day or 0) for day in pay_days(rows)] or [check.today] * rows.height
+        for day, direction, part in zip(days, rows["transactionType"], cents, strict=True):
+            adds[day, direction] += part
         if ledger is not None and limits.max_per_payee_day is not None:
             from batchpay.registration.digests import payee_digests
 
             accounts = payee_digests(ledger, rows)[1]
-            for account, part, row, line in zip(accounts, cents, rows["_row"], rows["_line"], strict=True):
-                adds[check.today, account] += part
+            for day, account, part, row, line in zip(days, accounts, cents, rows["_row"], rows["_line"], strict=True):
+                adds[day, account] += part
                 places.setdefault(account, place_of(checked.source.line_word, row, line))
     known = Sums() if ledger is None else ledger.known_of_days(check, adds)
     found = list(check.exceeded(adds, known))

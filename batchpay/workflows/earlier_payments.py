@@ -7,9 +7,10 @@ comes back that may have been paid. Where the clock may be wrong, nothing is pai
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,11 +26,14 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Environment, SamePayment, State, Totals, format_cents
 from batchpay.schemas.catalogue import ROW_SAME_PAYMENT, suggesting_rules
+from batchpay.schemas.checks import as_date
+from batchpay.schemas.columns import PAY_ON
 from batchpay.schemas.identity import folded
 from batchpay.schemas.rule import RuleOptions
 from batchpay.settings import PolicySettings, Settings
 from batchpay.text import counted, money, place_of, row_count
 from batchpay.validation.verdict import ChunkResult, Verdict
+from batchpay.workflows.days import OF_REGISTRATION
 from batchpay.writing.table import TABLE_ENDINGS
 
 if TYPE_CHECKING:
@@ -166,6 +170,17 @@ class RejectedEarlier:
         """Return their numbers, in file order."""
         return self._rows["_row"]
 
+    def off_days(self, rows: pl.DataFrame, rules: RuleOptions, days: int) -> pl.DataFrame:
+        """Return those of these rows that were rejected for their day, and can't be registered today either.
+
+        What is registered keeps its day (`rules.pay_on_days` is None); that lets no other row through.
+        """
+        if rules.pay_on_days is not None:
+            return rows.clear()
+        of_day = self._rows.filter(pl.col("_reasons").str.contains("|".join(map(re.escape, OF_REGISTRATION))))["_row"]
+        in_time = as_date(pl.col(PAY_ON)).is_between(rules.as_of, rules.as_of + timedelta(days=days))
+        return rows.filter(~in_time & pl.col("_row").is_in(of_day.implode()))
+
     def among(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Return those of these rows that were rejected, in their order."""
         return frame.join(self._rows.select("_row"), on="_row", how="semi", maintain_order="left")
@@ -265,7 +280,8 @@ class EarlierPayments:
         lookup = lookup_columns(ledger, frame)
         cents = dict(zip(lookup.rows, with_cents(frame)["_cents"].to_list(), strict=True))
         now = windows_end(ledger, self.settings.policy)
-        found = ledger.earlier(lookup, environment, days=days, now=now, exclude_digest=exclude_digest)
+        apart = self.settings.policy.duplicate_days
+        found = ledger.earlier(lookup, environment, days=days, apart=apart, now=now, exclude_digest=exclude_digest)
         among = frame.filter(pl.col("_row").is_in([one.row for one in found]))
         lines = dict(among.select("_row", "_line").iter_rows())
         for name in {one.earlier_batch for one in found} - self._unfinished.keys():
@@ -284,10 +300,10 @@ class EarlierPayments:
         """
         from batchpay.registration.digests import lookup_columns
 
-        # In one file a bill is the same without an invoice number as well, and at any age.
         rows = with_cents(rejected.among(frame))
-        lookup = replace(lookup_columns(rejected.ledger, rows), with_invoice=[True] * rows.height)
-        found = rejected.ledger.earlier(lookup, environment, days=0, now=rejected.ledger.now(), within=rejected.batch)
+        lookup, apart = lookup_columns(rejected.ledger, rows), max(1, self.settings.policy.duplicate_days)
+        now = rejected.ledger.now()
+        found = rejected.ledger.earlier(lookup, environment, days=0, apart=apart, now=now, within=rejected.batch)
         places = {row: (line, cents) for row, line, cents in rows.select("_row", "_line", "_cents").iter_rows()}
         for one in found:
             line, cents = places[one.row]
@@ -370,7 +386,7 @@ class EarlierPayments:
         place = f"{one.earlier_place} of batch {one.earlier_batch} of {_day(one.at)}"
         if one.same is SamePayment.ANOTHER_ID:
             if ROW_SAME_PAYMENT.name not in rules.rules_off:
-                message = f"is the same bill as {place} under another paymentId, make sure that it is due again"
+                message = f"is the same bill as {place} under another paymentId or day, make sure that it is due again"
                 self.warnings.append(Variance(one.row, ROW_SAME_PAYMENT.column, ROW_SAME_PAYMENT.code, message))
             return
         at, repeated = self._repeated.get(one.earlier_batch, (one.at, Totals()))

@@ -7,9 +7,9 @@ Nothing is registered or sent here. Files are read whole before anything found i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
@@ -20,14 +20,14 @@ import polars as pl
 from batchpay.approval.anomalies import Anomalies, Variance, payments_named, variances
 from batchpay.approval.cash_flow import AllNew, Schedule, flow_of, with_cents
 from batchpay.approval.proposal import ToSend
-from batchpay.errors import BatchpayError, CheckFailed, FileRefused, RunStopped
+from batchpay.errors import BatchpayError, CheckFailed, FileRefused
 from batchpay.gateway.origin import environment_of
 from batchpay.intake.control_totals import require_whole, stated_totals
 from batchpay.intake.source import Source, open_source
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import Environment, State, Totals, format_cents
 from batchpay.schemas.checks import as_date, cents_of_plain
-from batchpay.schemas.columns import CASH_FLOW
+from batchpay.schemas.columns import CASH_FLOW, PAY_ON
 from batchpay.schemas.identity import COMPARED
 from batchpay.schemas.rule import RuleOptions
 from batchpay.settings import Settings
@@ -38,6 +38,8 @@ from batchpay.validation.compiled_rules import Findings
 from batchpay.validation.duplicates import FrameSpool, merged
 from batchpay.validation.verdict import ChunkResult, Failure, Verdict
 from batchpay.validation.warned import Warned
+from batchpay.workflows.account_check import AccountsAnswer, ask_gateway
+from batchpay.workflows.days import refuse_two_days, with_days_of
 from batchpay.workflows.earlier_payments import (
     EarlierPayments,
     OwnRejects,
@@ -48,6 +50,7 @@ from batchpay.workflows.earlier_payments import (
     is_of_no_submission,
     without_payments,
 )
+from batchpay.workflows.policy import require_zone
 from batchpay.workflows.requests import Decisions, FileRequest, refuse_account_number
 from batchpay.writing.atomic import FileIdentity, ReadFiles
 from batchpay.writing.process_memory import in_plain_words
@@ -101,42 +104,6 @@ def with_names(anomalies: Anomalies, unusual: list[Variance], frame: pl.DataFram
     return anomalies.add(unusual, payments_named(frame, [one.row for one in named]))
 
 
-_REFUSED = {
-    "unknown": "the gateway has no account with this id, look the id up (batchpay gateway list)",
-    "not_echeck": "this gateway account is for cards, name one for bank payments (batchpay gateway list)",
-}
-"""What a person is shown for a row whose gatewayId the gateway refuses, by code."""
-
-
-@dataclass(frozen=True, slots=True)
-class AccountsAnswer:
-    """Whether the gateway was asked about a file's accounts, and what was found."""
-
-    asked: bool = False
-    """Whether the gateway answered for every account named in rows that passed the rules."""
-    failures: Mapping[int, tuple[str, str, str]] = field(default_factory=dict)
-    """Rows whose account does not exist or takes no bank payments: column, code, message."""
-    problem: RunStopped | None = None
-    """Why the gateway could not be asked, if it was to be."""
-
-
-def ask_gateway(gateway_ids: Iterable[str], rows: Iterable[pl.DataFrame], preflight: Preflight) -> AccountsAnswer:
-    """Find rows whose gateway account does not exist or takes no bank payments; `rows` are those that passed.
-
-    If the gateway can't be asked, nothing is refused here: a run asks again, and sends nothing without an answer.
-    """
-    try:
-        codes = preflight.refused(sorted(gateway_ids))
-    except RunStopped as error:
-        return AccountsAnswer(problem=error)
-    failures: dict[int, tuple[str, str, str]] = {}
-    for frame in rows if codes else ():
-        wrong = frame.filter(pl.col("gatewayId").is_in(list(codes)))
-        for row, gateway_id in wrong.select("_row", "gatewayId").iter_rows():
-            failures[row] = ("gatewayId", codes[gateway_id], _REFUSED[codes[gateway_id]])
-    return AccountsAnswer(True, failures)
-
-
 @dataclass(slots=True)
 class FileCheck:
     """A file that was read whole, and all that was found in it."""
@@ -144,6 +111,8 @@ class FileCheck:
     source: Source
     verdict: Verdict
     started_at: datetime
+    request: FileRequest
+    """How it was read: a known batch is read with its day."""
     digest: bytes = b""
     file_digest: str = ""
     """A keyed digest of the file's bytes, in hex digits; empty without a ledger."""
@@ -173,6 +142,8 @@ class FileCheck:
     """What the gateway said of those accounts, if it was asked."""
     first_start: date | None = None
     """The first day on which a recurring payment starts, of the rows that passed the rules."""
+    has_days: bool = False
+    """Whether any row has a payOn."""
     largest_cents: int = 0
     """The largest amount of these rows."""
     variances: list[Variance] = field(default_factory=list)
@@ -201,15 +172,13 @@ class FileCheck:
         in_file = self.verdict.counts.get("row.duplicate", 0) - late["row", "duplicate"]
         return in_file + sum(count for (_, code), count in late.items() if code in ("duplicate", "rejected_before"))
 
-    def summary(self, request: FileRequest) -> Summary:
+    def summary(self) -> Summary:
         """Return rows and cents by what would become of them."""
         verdict = self.verdict
         notes = self.notes()
         if self.releasable.rows and not self.released:
-            notes.append(self._release_note(request.rules))
-        notes += self.left_rejects
-        if self.clock is not None:
-            notes.append(self.clock)
+            notes.append(self._release_note(self.request.rules))
+        notes += [*self.left_rejects, *filter(None, [self.clock])]
         return Summary(
             file=self.source.name,
             total=verdict.total,
@@ -289,6 +258,8 @@ class CheckContext:
     decisions: Decisions = Decisions()
     wants_schedule: bool = False
     """Whether a person is to see what would move and when: counted in the same reading."""
+    sends: bool = True
+    """Whether it is a submission or shows one; otherwise it checks the file alone."""
     submits: bool = False
     """Whether this is a submission: its rejects replace only rows of the same file, a check's all that checks wrote."""
 
@@ -337,6 +308,7 @@ def check_file(source: Source, request: FileRequest, context: CheckContext) -> F
 
 
 def _check_file(source: Source, request: FileRequest, context: CheckContext) -> FileCheck:
+    refuse_two_days(source, request.rules)
     expected = stated_totals(request.path, request.expect_rows, request.expect_cents)
     reading = _Reading(source, request, context)
     checked = reading.checked
@@ -355,6 +327,12 @@ def _check_file(source: Source, request: FileRequest, context: CheckContext) -> 
     rejects = fresh_rejects()
     try:
         reading.run(rejects)
+        if (anew := with_days_of(checked.batch, request.rules, checked.verdict.counts)) != request.rules:
+            if rejects is not None:
+                rejects.abandon()
+            return _check_file(source, replace(request, rules=anew), context)
+        if checked.has_days and context.sends:
+            require_zone(context.ledger, context.settings, source.name)
         require_whole(expected, source, checked.verdict.total, checked.verdict.unreadable_amounts)
         refuse_account_number(context.decisions.reason, source, request.rules)
     except BaseException:
@@ -393,7 +371,7 @@ class _Reading:
         self._request = request
         self._context = context
         self._content = _content(source, context.ledger) if context.ledger else None
-        self.checked = FileCheck(source, Verdict(failures_max=request.max_errors), datetime.now(UTC))
+        self.checked = FileCheck(source, Verdict(failures_max=request.max_errors), datetime.now(UTC), request)
         self.checked.earlier = EarlierPayments(source.line_word, context.settings)
         if context.ledger is not None:
             self.checked.registration_count_seen = context.ledger.registration_count()
@@ -440,6 +418,7 @@ class _Reading:
         """Count what the rows that passed name and move."""
         checked = self.checked
         rows = result.findings.rows.select("_row", *CASH_FLOW, _cents=result.cents)
+        checked.has_days |= rows[PAY_ON].null_count() < rows.height
         rows = rows.filter(result.passed) if result.may_fail else rows
         checked.gateway_ids.update(rows["gatewayId"].unique().to_list())
         start = as_date(pl.col("recurringStartDate").filter(pl.col("recurringIndicator") == "TRUE"))
@@ -539,6 +518,9 @@ class _Reading:
         """Keep rows that an earlier call rejected as they are, unless a person has released them."""
         checked = self.checked
         right = rejected.among(frame).filter(~pl.col("_row").is_in(list(checked.late_failures)))
+        off = rejected.off_days(right, self._request.rules, self._context.settings.limits.pay_on_days)
+        checked.late_failures |= rejected.failures(off["_row"])
+        right = right.join(off, on="_row", how="anti", maintain_order="left")
         cents = right.select(cents_of_plain(pl.col("amount"))).to_series()
         same, totals = rejected.releasable(right["_row"], cents)
         checked.releasable += totals

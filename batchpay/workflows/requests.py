@@ -108,6 +108,8 @@ class CheckOptions:
 
     as_of: datetime.date | None = None
     """The day that counts as today; today if None."""
+    pay_on: datetime.date | None = None
+    """The day before which no row is sent; None leaves it to the file."""
     normalize: bool = False
     accept_suggestions: str | None = None
     """Rules whose suggestions are accepted, `column.code,column.code`, or EVERY_RULE; None means none."""
@@ -154,6 +156,9 @@ def file_request(path: str, rejects: Path | None, options: CheckOptions, setting
         allow_open_ended=options.allow_open_ended,
         require_agreement=settings.policy.require_agreement,
         past_start=settings.policy.refuses_past_start,
+        pay_on=options.pay_on,
+        pay_on_days=settings.limits.pay_on_days,
+        duplicate_days=settings.policy.duplicate_days,
         max_amount_cents=settings.max_amount_cents,
         account_hyphens=settings.rules.account_hyphens,
         check_letters=settings.rules.check_letters,

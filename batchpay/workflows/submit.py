@@ -47,11 +47,18 @@ from batchpay.workflows.check import (
     refuse_paid_elsewhere,
     refuse_release_of_nothing,
 )
+from batchpay.workflows.days import refuse_another_day
 from batchpay.workflows.earlier_payments import RejectedEarlier
-from batchpay.workflows.file_check import CheckContext, FileCheck, check_file, one_fault_one_file, open_file
+from batchpay.workflows.file_check import (
+    CheckContext,
+    FileCheck,
+    check_file,
+    one_fault_one_file,
+    open_file,
+)
 from batchpay.workflows.held_back import Fails, repeated
 from batchpay.workflows.move_gateway import notes_on_gateway
-from batchpay.workflows.policy import require_zone, settle_zone
+from batchpay.workflows.policy import settle_zone
 from batchpay.workflows.requests import Decisions, FileRequest
 from batchpay.workflows.status import add_in_doubt_elsewhere
 
@@ -169,8 +176,10 @@ class _Submission:
         meanwhile = ledger.registration_count() != checked.registration_count_seen
         if known is not None and meanwhile and repeated(ledger, known):
             raise RegisteredMeanwhile("another file that repeats rows of this batch may have been registered meanwhile")
+        if known is not None:  # it may be new since the file was read
+            refuse_another_day(known, checked.request.rules)
         if self._proposes:
-            proposal, _ = propose(ledger, self._request, checked, settings, decisions, known)
+            proposal, _ = propose(ledger, checked, settings, decisions, known)
             try:
                 allowed = let_through(ledger, self._plan, proposal, self._policy, self._ledger.now())
             except FileRefused as error:
@@ -193,7 +202,7 @@ class _Submission:
         return _Registered(ledger.find(known.batch), approvals)
 
     def _write_batch(self, sign_off: SignOff | None) -> BatchSummary:
-        checked, decisions, rules = self.checked, self._decisions, self._request.rules
+        checked, decisions, rules = self.checked, self._decisions, self.checked.request.rules
         source, form, results = checked.source, request_form(self._settings.gateway), self._run.results
         allowed = self._allowed_duplicates()
         batch = NewBatch(
@@ -216,6 +225,7 @@ class _Submission:
                 **({"sheet": source.sheet} if source.sheet is not None else {}),
                 **({"results": str(results.absolute())} if results is not None else {}),
                 **({"warnings": count} if (count := checked.verdict.warnings) else {}),
+                **({"pay_on": rules.pay_on.isoformat()} if rules.pay_on is not None else {}),
                 **({"unreadable_amounts": count} if (count := checked.verdict.unreadable_amounts) else {}),
                 "first_start": checked.first_start and checked.first_start.isoformat(),
                 "largest_cents": checked.largest_cents,
@@ -231,8 +241,6 @@ class _Submission:
             for rows in ahead(all_rows(source, rules)):
                 passed = rows.filter(~checked.verdict.rejected_mask(rows["_row"]))
                 for columns in payment_columns(self._ledger, checked.warned.among(passed), source.carried, form):
-                    if any(columns.pay_on):
-                        require_zone(self._ledger, source.name)
                     registering.add_payments(columns)
             for rejected in checked.rejected:
                 registering.add_rejected(rejected_columns(rejected))
@@ -245,7 +253,7 @@ class _Submission:
         form = request_form(self._settings.gateway)
 
         def payments() -> Iterator[PaymentColumns]:
-            for rows in valid_rows(checked.source, self._request.rules, checked.verdict):
+            for rows in valid_rows(checked.source, checked.request.rules, checked.verdict):
                 released = checked.warned.among(rejected.among(rows))
                 yield from payment_columns(ledger, released, checked.source.carried, form)
 
@@ -273,7 +281,7 @@ class _Submission:
         return earlier.allowed_json(self._decisions.reason) if earlier.allowed.rows else None
 
     def _summary(self, batch: BatchSummary) -> Summary:
-        of_check = self.checked.summary(self._request)
+        of_check = self.checked.summary()
         summary = summary_of_batch(batch)
         summary.warnings, summary.file, summary.rejects = of_check.warnings, of_check.file, of_check.rejects
         summary.notes = list(dict.fromkeys([*of_check.notes, *summary.notes]))

@@ -144,7 +144,7 @@ Row = tuple[int, str, str, str]
 
 def frame(*rows: Row) -> pl.DataFrame:
     schema = {"_row": pl.UInt32, "gatewayId": pl.String, "transactionType": pl.String, "amount": pl.String}
-    once = [pl.lit(None, pl.String).alias(name) for name in ("recurringIndicator", *RECURRENCE)]
+    once = [pl.lit(None, pl.String).alias(name) for name in ("payOn", "recurringIndicator", *RECURRENCE)]
     return with_cents(pl.DataFrame(list(rows), schema=schema, orient="row")).with_columns(once)
 
 

@@ -20,6 +20,7 @@ AS_OF = date(2026, 11, 23)
 
 def single(cents: int, direction: str = "DEBIT", gateway_id: str = "7") -> dict[str, str | None]:
     return {
+        "payOn": None,
         "gatewayId": gateway_id,
         "transactionType": direction,
         "recurringIndicator": "FALSE",

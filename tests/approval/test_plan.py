@@ -14,6 +14,7 @@ import pytest
 
 from batchpay.approval.plan import Plan, PlanText, _code
 from batchpay.approval.proposal import Proposal, ToSend, differences, rules_json
+from batchpay.approval.sign_off import plan_lines
 from batchpay.errors import FileRefused
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import Totals
@@ -279,3 +280,51 @@ def test_a_used_plan_names_its_content(ledger: Ledger) -> None:
     for field in ("digest", "origin", "environment", "again", "reason"):
         with pytest.raises(FileRefused, match="not what the plan approved"):
             plan.verify_content(proposal(**{field: CHANGES[field][0]}))
+
+
+def _on(*days: str) -> Proposal:
+    """The same two rows, each on a day of its own; without a day where it is blank."""
+    sides = {"DEBIT": Totals(1, 500), "CREDIT": Totals(1, 2_000)}
+    by_day: dict[str, dict[str, Totals]] = {}
+    for day, (side, totals) in zip(days, sides.items(), strict=True):
+        if day:
+            by_day.setdefault(day, {})[side] = totals
+    return proposal(to_send=dataclasses.replace(TO_SEND, by_day=by_day))
+
+
+@pytest.mark.parametrize(
+    ("days", "told"),
+    [
+        (("2026-12-04", "2026-12-11"), ["to send: by day: 2026-12-04: CREDIT", "to send: by day: 2026-12-11"]),
+        (("2026-12-11", "2026-12-11"), ["to send: by day: 2026-12-04", "to send: by day: 2026-12-11"]),
+        (("", ""), ["to send: by day: 2026-12-04"]),
+    ],
+)
+def test_days_are_part_of_what_is_signed(ledger: Ledger, days: tuple[str, str], told: list[str]) -> None:
+    """Rows and cents are the same; on which days they leave is not, and each day that differs is named."""
+    signed, found = _on("2026-12-04", "2026-12-04"), _on(*days)
+    assert signed.seal(ledger) != found.seal(ledger)
+    lines = differences(signed.as_json(), found.as_json())
+    assert {next(name for name in told if line.startswith(name)) for line in lines} == set(told)
+    assert [line for line in differences(found.as_json(), signed.as_json()) if "by day" not in line] == []
+    with pytest.raises(FileRefused):
+        make(ledger, signed).verify(found, ledger)
+
+
+def test_a_plan_without_days_is_as_before(ledger: Ledger) -> None:
+    """A plan that was made before there were days keeps its content and its seal, and is still let through."""
+    assert _on("", "") == PROPOSAL
+    assert "by_day" not in PROPOSAL.as_json()["to_send"]
+    new = {"pay_on", "pay_on_days", "duplicate_days"}
+    assert new.isdisjoint(rules_json(RULES))
+    assert rules_json(dataclasses.replace(RULES, pay_on=date(2026, 12, 4)))["pay_on"] == "2026-12-04"
+    assert make(ledger).by_day() == {}
+
+
+def test_whoever_approves_sees_the_days(ledger: Ledger) -> None:
+    """From the plan alone, debits and credits apart; a Saturday with the day on which it settles."""
+    page = "\n".join(plan_lines(make(ledger, _on("2026-12-04", "2026-12-05"))))
+    assert "not before its day (payOn)" in page
+    assert "2026-12-04 Fri             " in page
+    assert "2026-12-05 Sat -> 12-07" in page
+    assert "payOn" not in "\n".join(plan_lines(make(ledger)))

@@ -55,11 +55,23 @@ def test_no_known_column_looks_like_a_slip_of_another() -> None:
     assert read_header(COLUMNS).columns == COLUMNS
 
 
-@pytest.mark.parametrize("name", ["payOn", "Pay on", "PAY_ON", "pay-on"])
-def test_days_of_payment_are_refused(name: str) -> None:
+@pytest.mark.parametrize("name", ["payOn", "Pay on", "PAYON"])
+def test_days_of_payment_are_known_however_they_are_spaced(name: str) -> None:
     """A column that says when each row is to be paid was carried along, and every row was sent today."""
-    with pytest.raises(FileRefused, match="would send every row today"):
+    assert read_header([*REQUIRED, name]).columns[-1] == "payOn"
+
+
+@pytest.mark.parametrize("name", ["PAY_ON", "pay-on", "payOm", "pay0n", "PayOnn"])
+def test_a_mistyped_day_of_payment_is_refused(name: str) -> None:
+    """Carried along, its days would count for nothing."""
+    with pytest.raises(FileRefused, match="did you mean payOn"):
         read_header([*REQUIRED, name])
+
+
+@pytest.mark.parametrize("name", ["Payor", "Pay No.", "pay in", "Pay To", "Payout", "Paying", "Pay Day"])
+def test_other_words_are_no_day_of_payment(name: str) -> None:
+    """A file's own column of payers is a letter from payOn, and is carried."""
+    assert read_header([*REQUIRED, name]).carried == (name,)
 
 
 def test_all_wrong_columns_are_named(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ same two rows, one for a live gateway and one for loopback.
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,13 +21,12 @@ from batchpay.registration.digests import lookup_columns
 from batchpay.schemas.columns import COLUMNS
 from batchpay.settings import LedgerSettings
 from tests.support.postgres import Server
+from tests.support.version_1 import ledger_of_version_1
 
 pytestmark = pytest.mark.ledgers(
     "sqlite", why="the first ledger in a database is of version 1 of its own tables, which are of version 3's digests"
 )
 
-WRITTEN = Path(__file__).parent / "version_1"
-APPLICATION_ID = 0x62706179
 ROW = {
     "amount": "900.00", "transactionType": "DEBIT", "achAccountNumber": "0012345678", "achRoutingNumber": "021000021",
 }  # fmt: skip
@@ -37,20 +35,7 @@ ROW = {
 @pytest.fixture
 def settings(tmp_path: Path) -> LedgerSettings:
     """Where the old ledger lies."""
-    tmp_path.chmod(0o700)
-    path = tmp_path / "ledger.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.executescript((WRITTEN / "ledger.sql").read_text("utf-8"))
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute("PRAGMA user_version = 1")
-    for name in ("ledger.key", "ledger.witness"):
-        (tmp_path / name).write_bytes((WRITTEN / name).read_bytes())
-    for made in tmp_path.iterdir():
-        made.chmod(0o600)
-    return LedgerSettings(
-        url=str(path), key_file=str(tmp_path / "ledger.key"), witness=str(tmp_path / "ledger.witness")
-    )
+    return ledger_of_version_1(tmp_path)
 
 
 def require_known(settings: LedgerSettings) -> None:

@@ -20,6 +20,7 @@ from batchpay.schemas.columns import (
     COLUMNS,
     CORRECTED,
     NUMBERS_ON_THE_WIRE,
+    PAY_ON,
     PAYMENT_ID,
     RECURRING,
     SHIPPING,
@@ -167,10 +168,21 @@ def test_an_account_number_that_another_column_repeats_is_masked() -> None:
 
 
 def test_canonical_text_is_every_cell_of_every_row() -> None:
-    """Cells end in 0x1F, rows in 0x1E, a blank cell is a NUL: the batch digest of every ledger rests on it."""
+    """Cells end in 0x1F, rows in 0x1E, a blank cell is a NUL: the batch digest of every ledger rests on it.
+
+    A payOn stands behind the last cell, where there was nothing before: a file without one has the digest it had.
+    """
     rows = odd_rows()
-    lines = ["".join(f"{chr(0) if row[name] is None else row[name]}\x1f" for name in COLUMNS) for row in rows]
-    assert canonical_bytes(frame_of(rows, memo=["x"] * len(rows))) == "".join(f"{line}\x1e" for line in lines).encode()
+    known = [name for name in COLUMNS if name != PAY_ON]
+    lines = ["".join(f"{chr(0) if row[name] is None else row[name]}\x1f" for name in known) for row in rows]
+    ends = [row[PAY_ON] or "" for row in rows]
+    assert any(ends) and not all(ends)
+    memo = ["x"] * len(rows)
+    texts = [f"{line}{end}\x1e" for line, end in zip(lines, ends, strict=True)]
+    assert canonical_bytes(frame_of(rows, memo=memo)) == "".join(texts).encode()
+    without = "".join(f"{line}\x1e" for line in lines).encode()
+    blank = [row | {PAY_ON: None} for row in rows]
+    assert canonical_bytes(frame_of(blank, memo=memo)) == canonical_bytes(frame_of(rows).drop(PAY_ON)) == without
 
 
 def test_amounts_are_cents_and_digests_have_their_texts() -> None:

@@ -45,7 +45,7 @@ def test_results_are_the_rows_of_the_ledger(tmp_path: Path) -> None:
             "response_code": answer.response_code or "", "message": "'=1+1" if message == "=1+1" else message,
             "gateway_reference": answer.gateway_reference or "", "attempts": str(row.attempts),
             "sent_at": instant(row.sent_at) or "", "finished_at": instant(row.finished_at) or "", "batch": name,
-            "environment": "test", "warnings": "",
+            "environment": "test", "warnings": "", "payOn": "",
         }  # fmt: skip
     assert {cells["state"] for cells in found} == {state.value for state in STATES}
 

@@ -49,7 +49,7 @@ GATEWAY_COLUMNS = (
     *_ACH,
     *RECURRING_COLUMNS,
 )
-ALL_COLUMNS = ("paymentId", *GATEWAY_COLUMNS)
+ALL_COLUMNS = ("paymentId", "payOn", *GATEWAY_COLUMNS)
 REQUIRED_COLUMNS = (
     "gatewayId", "transactionType", "recurringIndicator", "amount", "billingFirstName", "billingLastName",
     "shippingFirstName", "shippingLastName", "achNameOnCheck", "achAccountNumber", "achRoutingNumber",
@@ -121,6 +121,9 @@ class Options:
     allow_open_ended: bool = False
     allow_duplicates: bool = False
     warnings_as_errors: bool = False
+    pay_on_days: int | None = 90
+    """How far ahead a payment may lie; None where its day was accepted before."""
+    duplicate_days: int = 5
 
 
 @dataclass
@@ -160,7 +163,7 @@ def check_rows(
     options = options or Options()
     checked = [_checked_row(row, as_of, options) for row in rows]
     _payment_ids(checked)
-    _same_bills(checked, allowed=options.allow_duplicates)
+    _same_bills(checked, options)
     return [row.findings for row in checked]
 
 
@@ -184,6 +187,7 @@ def _checked_row(cells: Mapping[str, str | None], as_of: date, options: Options)
     _ach_choices(row)
     _sec_code(row)
     _start_date(row)
+    _pay_on(row)
     _recurring_choices(row)
     _recurring_conflicts(row)
     return row
@@ -404,19 +408,45 @@ def _recurring_presence(row: _Row) -> None:
             row.malform(column, "unexpected")
 
 
-def _start_date(row: _Row) -> None:
-    value = row.well_formed("recurringStartDate")
-    if value is None:
-        return
+def _day(value: str) -> date | str:
+    """Return the date that a text is, or the code of the rule that it breaks."""
     parts = re.fullmatch("([0-9]{2})/([0-9]{2})/([0-9]{4})", value)
     if parts is None:
-        row.malform("recurringStartDate", "format")
-        return
+        return "format"
     month, day, year = map(int, parts.groups())
     try:
-        start = date(year, month, day)
+        return date(year, month, day)
     except ValueError:
-        row.malform("recurringStartDate", "date")
+        return "date"
+
+
+def _written_day(row: _Row, column: str) -> date | None:
+    value = row.well_formed(column)
+    found = _day(value) if value is not None else None
+    if isinstance(found, str):
+        row.malform(column, found)
+        return None
+    return found
+
+
+def _pay_on(row: _Row) -> None:
+    day = _written_day(row, "payOn")
+    if day is None:
+        return
+    if row.options.pay_on_days is not None:
+        if day < row.as_of:
+            row.fail("payOn", "past")
+        if (day - row.as_of).days > row.options.pay_on_days:
+            row.fail("payOn", "range")
+    if row.well_formed("recurringIndicator") == "TRUE":
+        row.fail("payOn", "conflict")
+    if not is_banking_day(day):
+        row.warn("payOn", "banking_day")
+
+
+def _start_date(row: _Row) -> None:
+    start = _written_day(row, "recurringStartDate")
+    if start is None:
         return
     if row.options.past_start and start < row.as_of:
         row.fail("recurringStartDate", "past")
@@ -480,16 +510,28 @@ def _bill(row: _Row) -> tuple[str, ...] | None:
     return routing, account.replace("-", ""), direction, cents, invoice
 
 
-def _same_bills(rows: list[_Row], *, allowed: bool) -> None:
-    """Fail later rows with the bill of an earlier one, or warn of them if each has a paymentId of its own."""
-    seen: dict[tuple[str, ...], set[str | None]] = {}
+def _same_bills(rows: list[_Row], options: Options) -> None:
+    """Fail later rows with the bill of an earlier one; warn of them if the paymentIds or the days tell them apart."""
+    seen: dict[tuple[str, ...], list[tuple[str | None, date | None]]] = {}
     for row in rows:
         bill = _bill(row)
         if bill is None:
             continue
-        payment_id, before = _same(row.cells["paymentId"]), seen.setdefault(bill, set())
-        if before and None not in before and payment_id is not None and payment_id not in before:
+        found = _day(row.cells["payOn"]) if row.cells["payOn"] else None
+        payment_id, day = _same(row.cells["paymentId"]), found if isinstance(found, date) else None
+        before = seen.setdefault(bill, [])
+        is_same = any(
+            payment_id == other or (None in (payment_id, other) and _is_near(day, other_day, options.duplicate_days))
+            if payment_id is not None
+            else _is_near(day, other_day, options.duplicate_days)
+            for other, other_day in before
+        )
+        if before and not is_same:
             row.warn(WHOLE_ROW, "same_payment")
-        elif before and not allowed:
+        elif before and not options.allow_duplicates:
             row.fail(WHOLE_ROW, "duplicate")
-        before.add(payment_id)
+        before.append((payment_id, day))
+
+
+def _is_near(one: date | None, other: date | None, days: int) -> bool:
+    return one is None or other is None or abs((one - other).days) < max(1, days)

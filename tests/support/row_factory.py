@@ -59,6 +59,8 @@ _BANKING_DAYS = tuple(
     if day.day <= 28 and is_banking_day(day)
 )
 
+_PAY_DAYS = _BANKING_DAYS[:40]
+
 
 def _routing_number(random: Random) -> str:
     first = random.choice((*range(13), *range(21, 33), *range(61, 73), 80))
@@ -106,6 +108,8 @@ def valid_row(random: Random, number: int) -> Row:
             _fill_address(row, node, random)
     if draw() < 0.35:
         _make_recurring(row, random)
+    elif draw() < 0.3:
+        row["payOn"] = random.choice(_PAY_DAYS)
     return row
 
 
@@ -227,8 +231,13 @@ def _same_payment_id(row: Row, previous: Row, _random: Random) -> None:
     previous["paymentId"] = row["paymentId"] = row["paymentId"] or previous["paymentId"] or "P-same"
 
 
+def _recurring_with_a_day(row: Row, _previous: Row, random: Random) -> None:
+    _make_recurring(row, random)
+    row["payOn"] = random.choice(_PAY_DAYS)
+
+
 def _same_bill(row: Row, previous: Row, random: Random) -> None:
-    previous.update(amount="0900.00", invoiceNumber=random.choice((None, "Straße 7", "BP23456Z-1")))
+    previous.update(amount="0900.00", invoiceNumber=random.choice((None, "Straße 7", "BP23456Z-1")), payOn=None)
     row.update({name: previous[name] for name in _BILL}, amount="900.00")
     if previous["invoiceNumber"]:
         row["invoiceNumber"] = random.choice(("STRASSE 7", "ｓtrasse 7")) if "7" in previous["invoiceNumber"] else None
@@ -238,6 +247,10 @@ def _same_bill(row: Row, previous: Row, random: Random) -> None:
 def _same_bill_under_another_id(row: Row, previous: Row, _random: Random) -> None:
     for number, one in enumerate((row, previous)):
         one.update({name: previous[name] for name in _BILL}, amount="12.00", paymentId=f"{number}-{id(one)}")
+    if _random.random() < 0.5:
+        previous["paymentId"] = _random.choice((None, previous["paymentId"]))
+        row.update(payOn="12/04/2026", paymentId=None)
+        previous["payOn"] = _random.choice(("12/09/2026", "11/27/2026"))
 
 
 _BAD_MONEY = (
@@ -290,6 +303,12 @@ def _own_mutations() -> dict[Finding, Mutation]:
         ("paymentId", "duplicate", ERROR): _same_payment_id,
         (WHOLE_ROW, "duplicate", ERROR): _same_bill,
         (WHOLE_ROW, "same_payment", WARNING): _same_bill_under_another_id,
+        ("payOn", "format", ERROR): _one("payOn", "2026-12-04", "12/4/2026", "12/04/26", "12-04-2026", "Friday"),
+        ("payOn", "date", ERROR): _one("payOn", "02/30/2027", "13/01/2026", "11/31/2026"),
+        ("payOn", "past", ERROR): _one("payOn", "11/19/2026", "01/04/1999"),
+        ("payOn", "range", ERROR): _one("payOn", "02/19/2027", "12/01/2099"),
+        ("payOn", "conflict", ERROR): _recurring_with_a_day,
+        ("payOn", "banking_day", WARNING): _one("payOn", "11/22/2026", "11/26/2026", "01/01/2027", "12/05/2026"),
         ("billingEmail", "email", ERROR): _one("billingEmail", *_BAD_EMAILS),
     }
     for node in ("billing", "shipping"):

@@ -26,7 +26,8 @@ OPTIONS = {
 }
 _HOSTILE = "0123456789Aaz.,;:-/()@ \u00a0\u2003\u200b\u202e\u2019\ufffd\x00\x7f\x85\t\n\r'\"é"
 _SHORT = {"amount": "019.", "taxAmount": "09.", "gatewayId": "01a", "achAccountNumber": "01A-", "achCheckNumber": "0a",
-          "recurringNumOfPayments": "019", "billingEmail": "a.@;", "recurringStartDate": "0/1"}  # fmt: skip
+          "recurringNumOfPayments": "019", "billingEmail": "a.@;", "recurringStartDate": "0/1",
+          "payOn": "0/1"}  # fmt: skip
 """Every text of so few characters, up to six of them, is tried in these columns."""
 _STRANGE = ("XX", "202x555.0143", "RenÃ©e", "ÃŒle", "a\u2011b", "donâ€™t", "MÃ¼ller", "a\u00adb", "1" * 18,
           "0" * 17 + "1", "1" * 17, "x" * 255, "x" * 256, "é" * 256, "a" * 65 + "@b.co", "1" * 16 + ".00",
@@ -165,6 +166,7 @@ def test_a_rule_without_a_form_is_asked_of_every_row() -> None:
 def _rows_in_form(book: RuleBook) -> pl.DataFrame:
     """Rows of which every cell is blank or has its column's form, in all combinations that rules look at together."""
     some = {
+        "payOn": (None, "12/05/2026", "02/30/2027", "01/31/2020"),
         "recurringIndicator": ("TRUE", "FALSE"),
         "recurringStartDate": (None, "01/31/2027", "02/30/2027", "01/31/2020", "01/02/2027"),
         "recurringBillingCycle": (None, "MONTHLY", "DAILY"),
@@ -203,7 +205,7 @@ def test_no_row_breaks_a_rule_of_which_it_is_not_asked(options: RuleOptions) -> 
     """Rules that are asked of some rows only are kept by all others; each is asked of some row and not of another."""
     book = RuleBook(payment_schema(options))
     rows, some = _rows_in_form(book), [rule for rule in book.rules if rule.applies_where is not None]
-    assert {rule.column for rule in some} == {"amount", "taxAmount", *RECURRING}
+    assert {rule.column for rule in some} == {"amount", "taxAmount", "payOn", *RECURRING}
     assert not _broken_unasked(some, rows)
     yen = pl.DataFrame({"currencyCode": ["JPY"]})  # in no form: a row of it is unproven
     rows = pl.concat([rows, yen], how="diagonal")

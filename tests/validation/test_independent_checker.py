@@ -122,8 +122,9 @@ def test_program_and_checker_agree(seed: int) -> None:
      Options(require_agreement=False, past_start=False, allow_open_ended=True)),
     (RuleOptions(as_of=AS_OF, warnings_as_errors=True), Options(warnings_as_errors=True)),
     (RuleOptions(as_of=AS_OF, allow_duplicates=True), Options(allow_duplicates=True)),
+    (RuleOptions(as_of=AS_OF, pay_on_days=None, duplicate_days=0), Options(pay_on_days=None, duplicate_days=0)),
     (RuleOptions(as_of=AS_OF, max_amount_cents=500_000), Options(max_amount=Decimal("5000.00"))),
-], ids=["policies", "warnings-as-errors", "allow-duplicates", "max-amount"])  # fmt: skip
+], ids=["policies", "warnings-as-errors", "allow-duplicates", "registered-days", "max-amount"])  # fmt: skip
 def test_options_agree(options: RuleOptions, checker_options: Options) -> None:
     """Each option changes the program's findings as it changes the checker's."""
     _assert_alike(mutated_rows(seed=21, count=2_500), options=options, checker_options=checker_options)
@@ -189,8 +190,8 @@ def test_program_and_checker_agree_on_any_cells(rows: list[Row], rows_at_once: i
 
 
 def test_columns() -> None:
-    """There are the gateway's 44 columns and paymentId."""
-    assert len(ALL_COLUMNS) == len(set(ALL_COLUMNS)) == 45
+    """There are the gateway's 44 columns and two of our own."""
+    assert len(ALL_COLUMNS) == len(set(ALL_COLUMNS)) == 46
 
 
 def test_published_holidays() -> None:

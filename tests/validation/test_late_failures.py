@@ -32,7 +32,7 @@ def test_a_row_that_fails_twice_stands_once(tmp_path: Path, ending: str) -> None
     file.write_text("\n".join(lines) + "\n", "utf-8")
     target = tmp_path / f"wrong.{ending}"
     request = FileRequest(str(file), RuleOptions(AS_OF), rejects=target)
-    summary = check_file(open_file(request), request, CheckContext()).summary(request)
+    summary = check_file(open_file(request), request, CheckContext()).summary()
     assert summary.of(State.REJECTED).rows == 2
     frame = pl.read_csv(target, infer_schema=False) if ending == "csv" else pl.read_parquet(target)
     assert frame["_row"].to_list() == ["2", "3"]

@@ -77,6 +77,12 @@ achSecCode.check_number error N
 achSecCode.sec_account warning N
 achAgreementFlag.choice error S
 achAgreementFlag.agreement error H
+payOn.format error H
+payOn.date error H
+payOn.past error H
+payOn.range error H
+payOn.conflict error H
+payOn.banking_day warning N
 recurringStartDate.format error S
 recurringStartDate.date error S
 recurringStartDate.past error H

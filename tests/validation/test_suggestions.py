@@ -33,7 +33,7 @@ _TEXTS = {
     "currencyCode": ("usd", "cad", "us"),
     "paymentId": ("P-1", "P-2"),
 }  # fmt: skip
-_LIKE = {"taxAmount": "amount", "shippingTax": "amount"}
+_LIKE = {"taxAmount": "amount", "shippingTax": "amount", "payOn": "recurringStartDate"}
 _EDGES = ("", "", " ", "\t", "\xa0", "  ", "\n", "\u200b")
 _CASES = (str, str.lower, str.title, str.swapcase)
 

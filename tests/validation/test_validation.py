@@ -143,7 +143,7 @@ def test_the_first_of_two_equal_bills_is_named_by_its_place(
     ]
     with ExitStack() as storage:
         places = Places(word)
-        unique = Uniqueness(storage, places)
+        unique = Uniqueness(storage, places, days=5)
         for chunk in chunks:
             places.add(chunk)
             unique.add(chunk, None, None)

@@ -256,9 +256,9 @@ def test_two_who_approve_at_once_are_both_counted(house: House, monkeypatch: pyt
     assert house.arrived.total() == 3
 
 
-def limit(house: House, **limits: str) -> None:
+def limit(house: House, **limits: Any) -> None:
     """Change [limits]."""
-    settings = replace(house.site.settings, limits=LimitsSettings(**limits))
+    settings = replace(house.site.settings, limits=replace(LimitsSettings(), **limits))
     object.__setattr__(house.site, "settings", settings)
 
 

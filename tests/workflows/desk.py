@@ -45,7 +45,7 @@ COLUMNS = (
     "paymentId", "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "amount", "billingFirstName",
     "billingLastName", "shippingFirstName", "shippingLastName", "achNameOnCheck", "achAccountNumber",
     "achRoutingNumber", "achAccountType", "achDepositType", "achAgreementFlag", "recurringStartDate",
-    "recurringBillingCycle", "recurringEndOfMonth", "recurringNumOfPayments", "recurringAgreementFlag",
+    "recurringBillingCycle", "recurringEndOfMonth", "recurringNumOfPayments", "recurringAgreementFlag", "payOn",
 )  # fmt: skip
 PLAIN = {
     "gatewayId": "1001", "transactionType": "CREDIT", "recurringIndicator": "FALSE", "billingFirstName": "Grace",

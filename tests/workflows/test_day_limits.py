@@ -29,7 +29,7 @@ EVERY_DAY = {"day": {"max_per_day": "100.00"}, "payee": {"max_per_payee_day": "1
 BOTH = pytest.mark.parametrize("limits", EVERY_DAY.values(), ids=EVERY_DAY)
 
 
-def limit(desk: Desk, **limits: str) -> None:
+def limit(desk: Desk, **limits: Any) -> None:
     """Change [limits]."""
     desk.settings = replace(desk.settings, limits=LimitsSettings(**limits))
 
@@ -220,5 +220,6 @@ def test_no_slot_is_used_for_rows_that_have_no_room(desk: Desk, monkeypatch: pyt
 @pytest.mark.parametrize("name", ["max_per_day", "max_per_payee_day"])
 def test_limits_that_can_not_be_read(name: str) -> None:
     """They stop the call."""
+    limits: Any = {name: "1000"}
     with pytest.raises(SettingsNotUsable, match=rf"limits\.{name} must be an amount like 12345\.67"):
-        FileLimits.from_settings(LimitsSettings(**{name: "1000"}))
+        FileLimits.from_settings(LimitsSettings(**limits))

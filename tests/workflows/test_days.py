@@ -191,13 +191,12 @@ def with_zone(desk: Desk, zone: str) -> None:
     desk.settings = replace(desk.settings, policy=replace(desk.settings.policy, zone=zone))
 
 
-def test_a_file_with_days_is_refused_until_a_zone_is_set(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_with_days_is_refused_until_a_zone_is_set(desk: Desk) -> None:
     """Two machines in two zones would not agree when a day begins; a file without days asks for none."""
     at_noon(0)
     with_zone(desk, "")
     assert desk.submit(desk.file("plain.csv", BILLS[3])).exit_code == 0
-    register_with_days(monkeypatch, {2: 1})
-    path = desk.file("pay.csv", *BILLS[:2])
+    path = desk.file("pay.csv", BILLS[0], BILLS[1] | {"payOn": f"{TODAY + timedelta(days=1):%m/%d/%Y}"})
     with pytest.raises(FileRefused, match=r"pay\.csv .*ledger policy set --zone America/New_York --reason TEXT"):
         desk.submit(path)
     assert desk.events("registered") == [("ann@desk-3", None)], "plain.csv"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,9 @@ SHIFTED = ("12.50", *["Ann Lee"] * 9)
 """Amounts of a file with a shifted column: one row happens to be valid."""
 
 
-def limit(office: Office, **limits: str) -> None:
+def limit(office: Office, **limits: Any) -> None:
     """Change [limits]."""
-    office.settings = replace(office.settings, limits=LimitsSettings(**limits))
+    office.settings = replace(office.settings, limits=replace(LimitsSettings(), **limits))
 
 
 def test_a_file_above_a_total_is_refused_whole(office: Office) -> None:
@@ -110,10 +111,10 @@ def test_another_person_lets_a_file_through_that_names_its_limit(office: Office)
 @pytest.mark.parametrize(
     "limits", [{"max_total": "much"}, {"max_rejected": "-1"}, {"max_rejected": "101%"}, {"max_rejected": "ten"}]
 )
-def test_limits_that_can_not_be_read(limits: dict[str, str]) -> None:
+def test_limits_that_can_not_be_read(limits: dict[str, Any]) -> None:
     """They stop the call: a limit that does not hold must not look as if it did."""
     with pytest.raises(SettingsNotUsable, match=rf"limits\.{next(iter(limits))} must be"):
-        FileLimits.from_settings(LimitsSettings(**limits))
+        FileLimits.from_settings(replace(LimitsSettings(), **limits))
 
 
 def test_no_limit_is_exceeded_where_none_is_set() -> None:

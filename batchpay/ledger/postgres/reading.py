@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from typing import Any
 
 from batchpay.ledger.columns import Earlier, Lookup, lookup_keys
-from batchpay.ledger.event_chain import maybe_datetime, to_datetime, to_ms
+from batchpay.ledger.event_chain import maybe_datetime, to_datetime
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.store import PostgresStore
-from batchpay.ledger.reading import ROWS_AT_ONCE, Details, batch_number, summed_up
+from batchpay.ledger.reading import ROWS_AT_ONCE, Details, batch_number, summed_up, windows, zone
 from batchpay.ledger.records import HostRun, PayeeFacts, RowColumns
 from batchpay.ledger.states import STATE_CODES, STATES
 from batchpay.payment import Environment, SamePayment, State
@@ -82,7 +82,6 @@ def _host_run(found: tuple[Any, ...], rows: Counter[State]) -> HostRun:
     )  # fmt: skip
 
 
-_NEVER_MS = 1 << 62
 _KEYS_AT_ONCE = 50_000
 
 
@@ -91,13 +90,12 @@ def earlier(
     lookup: Lookup,
     environment: Environment,
     days: int,
+    apart: int,
     now: datetime,
     exclude_digest: bytes,
     within: str,
 ) -> list[Earlier]:
-    since = to_ms(now - timedelta(days=days)) if days else _NEVER_MS
     compared = {"digest": exclude_digest, "within": within, "environment": environment.value}
-    near = {"since": since, "open": days > 0}
     found: dict[int, Earlier] = {}
     with store.reading() as connection:
         names = {
@@ -106,14 +104,16 @@ def earlier(
         }
         if not names:
             return []
+        near = windows(now.astimezone(zone(store, connection)), days, apart, in_file=bool(within))
         (with_older,) = connection.execute(sql.HAS_OLDER_DIGESTS).fetchone() or (False,)
         by_id, by_bill = lookup_keys(lookup, with_older=with_older)
         for keys, wanted in ((by_bill, sql.EARLIER_BY_BILL), (by_id, sql.EARLIER_BY_PAYMENT_ID)):
             # In key order, so that the index is scanned in one direction.
             keys.sort()
             for start in range(0, len(keys), _KEYS_AT_ONCE):
-                numbers, rows, named, invoiced = map(list, zip(*keys[start : start + _KEYS_AT_ONCE], strict=True))
-                parameters: dict[str, Any] = {"keys": numbers, "rows": rows, "named": named, "invoiced": invoiced}
+                names_of = ("keys", "rows", "named", "invoiced", "pay_on")
+                some = map(list, zip(*keys[start : start + _KEYS_AT_ONCE], strict=True))
+                parameters: dict[str, Any] = dict(zip(names_of, some, strict=True))
                 for row, same, batch, earlier_row, line, at in connection.execute(
                     wanted, compared | near | parameters, binary=True
                 ):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from batchpay.ledger.event_chain import DAY_MS, EPOCH_DAY
 from batchpay.ledger.states import ACCEPTED, IN_DOUBT, OPEN, PENDING, REJECTED, SENDING
 from batchpay.payment import SamePayment
 
@@ -40,12 +41,11 @@ _WHERE = (
 WHERE = f"SELECT {_WHERE}"
 SERVER = (
     "SELECT current_setting('server_version_num')::int, pg_is_in_recovery(), current_setting('synchronous_commit'),"
-    " current_setting('server_encoding'), (SELECT count(*) FROM pg_catalog.pg_stat_replication r"
-    " WHERE coalesce(r.application_name, '') NOT IN ('pg_basebackup', 'pg_receivewal')),"
+    " current_setting('server_encoding'), (SELECT count(*) FROM pg_catalog.pg_stat_replication r WHERE"
+    " coalesce(r.application_name, '') NOT IN ('pg_basebackup', 'pg_receivewal')),"
     " current_setting('synchronous_standby_names'), current_setting('fsync'), current_setting('full_page_writes'),"
     " current_setting('zero_damaged_pages'), current_setting('ignore_checksum_failure'),"
-    " current_setting('client_min_messages'), current_setting('search_path'),"
-    f" {_WHERE}"
+    f" current_setting('client_min_messages'), current_setting('search_path'), {_WHERE}"
 )
 WEAKNESSES = (
     "SELECT current_setting('data_checksums'), pg_has_role(current_user, c.relowner, 'USAGE')"
@@ -127,13 +127,12 @@ EVENTS_OF_KINDS = (
 # Batches and runs
 
 BATCH = (
-    "SELECT b.id, b.name, b.digest, b.file, b.origin, b.environment, b.columns, b.registered_at, b.row_count, b.cents,"
-    " b.again_reason, b.options, r.started_at, r.finished_at, r.stopped,"
-    " (SELECT e.detail FROM batchpay.event e WHERE e.kind = 'finished' AND e.kind <> 'progress' AND e.batch = b.id"
-    " ORDER BY e.seq DESC LIMIT 1),"
-    " (SELECT max(e.at) FROM batchpay.event e WHERE e.kind = 'purged' AND e.kind <> 'progress' AND e.batch = b.id)"
-    " FROM batchpay.batch b LEFT JOIN batchpay.run r"
-    " ON r.id = (SELECT max(l.id) FROM batchpay.run l WHERE l.batch = b.id)"
+    "SELECT b.id, b.name, b.digest, b.file, b.origin, b.environment, b.columns, b.registered_at, b.row_count,"
+    " b.cents, b.again_reason, b.options, r.started_at, r.finished_at, r.stopped, (SELECT e.detail FROM"
+    " batchpay.event e WHERE e.kind = 'finished' AND e.kind <> 'progress' AND e.batch = b.id ORDER BY e.seq DESC"
+    " LIMIT 1), (SELECT max(e.at) FROM batchpay.event e WHERE e.kind = 'purged' AND e.kind <> 'progress' AND"
+    " e.batch = b.id) FROM batchpay.batch b LEFT JOIN batchpay.run r ON r.id = (SELECT max(l.id) FROM batchpay.run"
+    " l WHERE l.batch = b.id)"
 )
 PURGED_AT = "SELECT max(at) FROM batchpay.event WHERE kind = 'purged' AND kind <> 'progress' AND batch = %s"
 BATCHES = f"{BATCH} ORDER BY b.id DESC"
@@ -293,9 +292,8 @@ PAUSE = (
 )
 KNOWN_LIMIT = "SELECT rate, window_s FROM batchpay.known_limit WHERE gateway = %(gateway)s"
 REMEMBER_LIMIT = (
-    "INSERT INTO batchpay.known_limit (gateway, rate, window_s) VALUES"
-    " (%(gateway)s, %(rate)s::float8, %(window_s)s::float8)"
-    " ON CONFLICT (gateway) DO UPDATE SET rate = excluded.rate, window_s = excluded.window_s"
+    "INSERT INTO batchpay.known_limit (gateway, rate, window_s) VALUES (%(gateway)s, %(rate)s::float8,"
+    " %(window_s)s::float8) ON CONFLICT (gateway) DO UPDATE SET rate = excluded.rate, window_s = excluded.window_s"
 )
 
 # Control totals
@@ -342,10 +340,9 @@ MOVE_ROWS = (
     " RETURNING row, amount_cents, direction, chunk, attempts, sent_at"
 )
 REJECT_ROWS = (
-    f"UPDATE batchpay.payment p SET state = {REJECTED}, reasons = n.reasons, seal = n.seal"
-    " FROM unnest(%s::int[], %s::text[], %s::bytea[]) AS n (row, reasons, seal)"
-    f" WHERE p.batch = %s AND p.row = n.row AND p.state = {PENDING}"
-    " RETURNING p.row, p.amount_cents, p.direction, p.chunk"
+    f"UPDATE batchpay.payment p SET state = {REJECTED}, reasons = n.reasons, seal = n.seal FROM unnest(%s::int[],"
+    " %s::text[], %s::bytea[]) AS n (row, reasons, seal) WHERE p.batch = %s AND p.row = n.row AND p.state ="
+    f" {PENDING} RETURNING p.row, p.amount_cents, p.direction, p.chunk"
 )
 FACTS = "SELECT row, line, amount_cents FROM batchpay.payment WHERE batch = %s AND row = ANY(%s::int[])"
 ROWS_IN = "SELECT row FROM batchpay.payment WHERE batch = %s AND state = %s ORDER BY row"
@@ -383,9 +380,8 @@ ROWS_WITH_ATTEMPTS = (
 
 LATEST_ATTEMPTS = (
     "SELECT p.row, p.attempts, p.sent_at, a.finished_at, a.http_status, a.response_code, a.message,"
-    " a.gateway_reference FROM batchpay.payment p LEFT JOIN batchpay.attempt a"
-    " ON a.batch = p.batch AND a.row = p.row AND a.attempt = p.attempts"
-    " WHERE p.batch = %s AND p.row = ANY(%s::int[])"
+    " a.gateway_reference FROM batchpay.payment p LEFT JOIN batchpay.attempt a ON a.batch = p.batch AND a.row ="
+    " p.row AND a.attempt = p.attempts WHERE p.batch = %s AND p.row = ANY(%s::int[])"
 )
 NOTE_ATTEMPT = (
     "INSERT INTO batchpay.attempt (batch, row, attempt, sent_at, state, finished_at, http_status, response_code,"
@@ -474,24 +470,29 @@ REMEMBER_PAYEES = (
 )
 _COMPARED = "(%(within)s = '' AND b.digest <> %(digest)s OR b.name = %(within)s) AND b.environment = %(environment)s"
 COMPARED_BATCHES = f"SELECT b.id, b.name, b.file FROM batchpay.batch b WHERE {_COMPARED}"
-PAID_TO = (
-    "SELECT d.payee, d.account, sum(d.row_count)::bigint, sum(d.cents)::bigint FROM batchpay.paid d"
-    " JOIN batchpay.batch b ON b.id = d.batch AND b.environment = %s AND b.digest <> %s"
-    " WHERE d.payee = ANY(%s::bigint[]) GROUP BY d.payee, d.account"
-)
-LATEST_BATCH_OF_PAYEES = (
-    "SELECT d.payee, max(d.batch) FROM batchpay.paid d"
-    " JOIN batchpay.batch b ON b.id = d.batch AND b.environment = %s AND b.digest <> %s"
+_PAID_BY_OTHERS = (
+    " FROM batchpay.paid d JOIN batchpay.batch b ON b.id = d.batch AND b.environment = %s AND b.digest <> %s"
     " WHERE d.payee = ANY(%s::bigint[]) GROUP BY d.payee"
 )
+PAID_TO = f"SELECT d.payee, d.account, sum(d.row_count)::bigint, sum(d.cents)::bigint{_PAID_BY_OTHERS}, d.account"
+LATEST_BATCH_OF_PAYEES = f"SELECT d.payee, max(d.batch){_PAID_BY_OTHERS}"
 LAST_PAID_IN = (
     "SELECT DISTINCT ON (payee) payee, row, chunk FROM batchpay.payment"
     f" WHERE batch = %s AND state = {ACCEPTED} AND payee = ANY(%s::bigint[]) ORDER BY payee, row DESC"
 )
 # A payment counts from the later of its registration and its latest attempt: a batch may wait for days to be sent.
 _AT = "greatest(b.registered_at, coalesce(p.sent_at, 0))"
-# One that is not settled is not days ago, but still to come: whatever repeats it would be paid beside it.
-_IS_NEAR = f"({_AT} >= %(since)s OR (%(open)s AND p.state IN ({', '.join(map(str, OPEN))})))"
+# One that is not settled is not days ago, but still to come: whatever repeats it would be paid beside it. Where a row
+# has a day of its own, days are counted between days, in both directions.
+_IS_SCHEDULED = f"(p.pay_on IS NOT NULL AND p.state IN ({_OPEN}) AND %(days)s > 0)"
+_IS_BILL = (
+    "CASE WHEN %(in_file)s = 1 THEN NOT (w.named AND f.named) AND coalesce(abs(w.pay_on - p.pay_on) < %(apart)s, TRUE)"
+    " WHEN w.invoiced AND NOT (w.named AND f.named) THEN TRUE"
+    f" WHEN p.pay_on IS NULL AND p.state IN ({_OPEN}) THEN %(days)s > 0"
+    f" WHEN p.pay_on IS NULL AND w.pay_on IS NULL THEN {_AT} >= %(since)s"
+    f" ELSE abs(coalesce(w.pay_on, %(today)s) - coalesce(p.pay_on, ({_AT} + %(offset)s) / {DAY_MS} + {EPOCH_DAY}))"
+    " < CASE WHEN w.pay_on IS NULL THEN %(days)s ELSE %(apart)s END END"
+)
 _EARLIER = (
     f" JOIN batchpay.payment p ON p.batch = f.batch AND p.row = f.row AND p.state IN ({_COUNTED})"
     f" JOIN batchpay.batch b ON b.id = f.batch AND {_COMPARED}"
@@ -503,12 +504,12 @@ EARLIER_BY_PAYMENT_ID = (
 )
 EARLIER_BY_BILL = (
     "SELECT DISTINCT ON (row) row, same, batch, earlier_row, line, at FROM ("
-    f" SELECT w.row, CASE WHEN {_IS_NEAR} OR (w.invoiced AND NOT (w.named AND f.named))"
-    f" THEN {SamePayment.BILL.value} WHEN w.named AND f.named THEN {SamePayment.ANOTHER_ID.value} END AS same,"
+    f" SELECT w.row, CASE WHEN {_IS_BILL} THEN {SamePayment.BILL.value}"
+    f" WHEN w.named AND f.named OR {_IS_SCHEDULED} THEN {SamePayment.ANOTHER_ID.value} END AS same,"
     f" f.batch, f.row AS earlier_row, p.line, {_AT} AS at"
-    " FROM unnest(%(keys)s::bigint[], %(rows)s::int[], %(named)s::bool[], %(invoiced)s::bool[])"
-    f" AS w (key, row, named, invoiced) JOIN batchpay.fingerprint f ON f.fingerprint = w.key{_EARLIER}"
-    ") AS found WHERE same IS NOT NULL ORDER BY row, same DESC, batch DESC, earlier_row DESC"
+    " FROM unnest(%(keys)s::bigint[], %(rows)s::int[], %(named)s::bool[], %(invoiced)s::bool[],"
+    " %(pay_on)s::int[]) AS w (key, row, named, invoiced, pay_on) JOIN batchpay.fingerprint f ON f.fingerprint = w.key"
+    f"{_EARLIER}) AS found WHERE same IS NOT NULL ORDER BY row, same DESC, batch DESC, earlier_row DESC"
 )
 
 # The check: rows compared with the history

@@ -43,11 +43,12 @@ class SqliteLedger(StoredLedger[SqliteStore, SqliteRun]):
         environment: Environment,
         *,
         days: int,
+        apart: int = 1,
         now: datetime,
         exclude_digest: bytes | None = None,
         within: str = "",
     ) -> list[Earlier]:
-        return reading.earlier(self.store, lookup, environment, days, now, exclude_digest or b"", within)
+        return reading.earlier(self.store, lookup, environment, days, apart, now, exclude_digest or b"", within)
 
     def register(
         self, batch: NewBatch, who: str, day_check: DayCheck | None = None

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 
 from batchpay.ledger.columns import Earlier, Lookup, lookup_keys
-from batchpay.ledger.event_chain import ROW_MASK, ROWS_BITS, id_range, to_datetime, to_ms
-from batchpay.ledger.reading import ROWS_AT_ONCE, Details, batch_number, summed_up
+from batchpay.ledger.event_chain import ROW_MASK, ROWS_BITS, id_range, to_datetime
+from batchpay.ledger.reading import ROWS_AT_ONCE, Details, batch_number, summed_up, windows, zone
 from batchpay.ledger.records import PayeeFacts, RowColumns
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import SqliteStore
@@ -95,22 +95,23 @@ def earlier(
     lookup: Lookup,
     environment: Environment,
     days: int,
+    apart: int,
     now: datetime,
     exclude_digest: bytes,
     within: str,
 ) -> list[Earlier]:
-    since = to_ms(now - timedelta(days=days)) if days else sql.NEVER_MS
     compared = (within, exclude_digest, within, environment)
     found: dict[int, Earlier] = {}
     with store.reading() as connection:
         names = {identity: (name, file) for identity, name, file in connection.execute(sql.COMPARED_BATCHES, compared)}
         if not names:
             return []
+        near = windows(now.astimezone(zone(store, connection)), days, apart, in_file=bool(within))
         with_older = connection.execute(sql.HAS_OLDER_DIGESTS).fetchone()
         by_id, by_bill = lookup_keys(lookup, with_older=bool(with_older))
         connection.execute(sql.MAKE_WANTED_KEYS)
         for keys, known, wanted in (
-            (by_bill, sql.KNOWN_BILLS, sql.EARLIER_BY_BILL.replace("?1", str(since))),
+            (by_bill, sql.KNOWN_BILLS, sql.EARLIER_BY_BILL.format(**near)),
             (by_id, sql.KNOWN_PAYMENT_IDS, sql.EARLIER_BY_PAYMENT_ID),
         ):
             # Nearly all are new: only those that are there at all are looked at more closely. In order, so that the

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from batchpay.ledger.event_chain import DAY_MS, EPOCH_DAY
 from batchpay.ledger.states import ACCEPTED, OPEN, PENDING, REJECTED, SENDING
 from batchpay.payment import SamePayment
 
@@ -372,17 +373,17 @@ LAST_PAID_IN = (
 # Payments that an earlier batch has
 
 _COUNTED = f"{_OPEN}, {ACCEPTED}"
-NEVER_MS = 1 << 62
-"""Later than any payment: with it, age alone makes none a duplicate."""
 RANK_BITS = 60
 """A row's id takes less; the bits above it say how closely the earlier payment matches."""
 
 _COMPARED = "(? = '' AND batch.digest <> ? OR batch.name = ?) AND batch.environment = ?"
 COMPARED_BATCHES = f"SELECT id, name, file FROM batch WHERE {_COMPARED}"
 HAS_OLDER_DIGESTS = "SELECT 1 FROM meta WHERE name = 'latest batch of version 2'"
-MAKE_WANTED_KEYS = "CREATE TEMP TABLE wanted (key INTEGER, row INTEGER, named INTEGER, invoiced INTEGER)"
+MAKE_WANTED_KEYS = (
+    "CREATE TEMP TABLE wanted (key INTEGER, row INTEGER, named INTEGER, invoiced INTEGER, pay_on INTEGER)"
+)
 CLEAR_WANTED_KEYS = "DELETE FROM wanted"
-ADD_WANTED_KEY = "INSERT INTO wanted VALUES (?, ?, ?, ?)"
+ADD_WANTED_KEY = "INSERT INTO wanted VALUES (?, ?, ?, ?, ?)"
 KNOWN_BILLS = (
     "SELECT value FROM json_each(?) AS wanted WHERE EXISTS (SELECT 1 FROM fingerprint WHERE fingerprint = wanted.value)"
 )
@@ -397,16 +398,26 @@ GROUP BY wanted.row
 """
 # A payment counts from the later of its registration and its latest attempt: a batch may wait for days to be sent.
 _AT = "max(batch.registered_at, coalesce(attempt.sent_at, 0))"
-# One that is not settled is not days ago, but still to come: whatever repeats it would be paid beside it.
-_IS_NEAR = f"({_AT} >= ?1 OR (row.state IN ({_OPEN}) AND ?1 < {NEVER_MS}))"
+# One that is not settled is not days ago, but still to come: whatever repeats it would be paid beside it. Where a row
+# has a day of its own, days are counted between days, in both directions.
+_IS_SCHEDULED = f"(row.pay_on IS NOT NULL AND row.state IN ({_OPEN}) AND {{days}} > 0)"
+_IS_BILL = f"""CASE
+    WHEN {{in_file}} THEN NOT (wanted.named AND found.named)
+        AND coalesce(abs(wanted.pay_on - row.pay_on) < {{apart}}, TRUE)
+    WHEN wanted.invoiced AND NOT (wanted.named AND found.named) THEN TRUE
+    WHEN row.pay_on IS NULL AND row.state IN ({_OPEN}) THEN {{days}} > 0
+    WHEN row.pay_on IS NULL AND wanted.pay_on IS NULL THEN {_AT} >= {{since}}
+    ELSE abs(coalesce(wanted.pay_on, {{today}}) - coalesce(row.pay_on, ({_AT} + {{offset}}) / {DAY_MS} + {EPOCH_DAY}))
+        < iif(wanted.pay_on IS NULL, {{days}}, {{apart}})
+    END"""
 EARLIER_BY_PAYMENT_ID = f"""
 SELECT wanted.row, max({SamePayment.PAYMENT_ID.value} << {RANK_BITS} | found.id), row.line, {_AT}
 FROM wanted CROSS JOIN payment_id AS found ON found.payment_id = wanted.key {_FOUND}
 """
 EARLIER_BY_BILL = f"""
-SELECT wanted.row, max(CASE
-    WHEN {_IS_NEAR} OR (wanted.invoiced AND NOT (wanted.named AND found.named)) THEN {SamePayment.BILL.value}
-    WHEN wanted.named AND found.named THEN {SamePayment.ANOTHER_ID.value} ELSE 0 END << {RANK_BITS} | found.id),
+SELECT wanted.row, max(CASE WHEN {_IS_BILL} THEN {SamePayment.BILL.value}
+    WHEN wanted.named AND found.named OR {_IS_SCHEDULED} THEN {SamePayment.ANOTHER_ID.value} ELSE 0
+    END << {RANK_BITS} | found.id),
     row.line, {_AT}
 FROM wanted CROSS JOIN fingerprint AS found ON found.fingerprint = wanted.key {_FOUND}
 """
