@@ -19,6 +19,7 @@ from batchpay.schemas.rule import (
     name_rules,
     required,
     schema_of,
+    truth_choice,
     warning,
 )
 from batchpay.schemas.tables import (
@@ -126,6 +127,16 @@ def _account(options: RuleOptions) -> list[Rule]:
             f"1 to 17 letters or digits{hyphens}, nothing else, not all zeros (setting `rules.account_hyphens`)",
             f"write 1 to 17 digits or letters without {without}, not all zeros",
             checks.is_not_account(account, hyphens=options.account_hyphens) & ~checks.is_scientific(account),
+            after=("masked",),
+            form=ACCOUNT,
+        ),
+        error(
+            "achAccountNumber",
+            "account",
+            "N",
+            "a word for true or false (`TRUE`), as a cell or a column of such values has it",
+            "is a word for true or false (like TRUE) and no number, take the account from the payee's papers",
+            account.str.contains("^[A-Za-z]{2}") & checks.is_truth_word(account),
             after=("masked",),
             form=ACCOUNT,
         ),
@@ -254,7 +265,7 @@ def _sec_code() -> list[Rule]:
 def _agreement(options: RuleOptions) -> list[Rule]:
     agreed = closed_list(["1"])
     words, message = "one digit, `1` or `0`", "write 1 (the payer agrees) or 0"
-    rules = [required("achAgreementFlag"), choice("achAgreementFlag", words, message, form=agreed)]
+    rules = [required("achAgreementFlag"), *truth_choice("achAgreementFlag", words, message, form=agreed)]
     if options.require_agreement:
         rules.append(
             error(

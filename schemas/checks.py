@@ -119,6 +119,13 @@ def one_of(cell: pl.Expr, values: Sequence[str]) -> pl.Expr:
     return ~not_one_of(cell, values)
 
 
+def is_truth_word(cell: pl.Expr, *, but: Sequence[str] = ()) -> pl.Expr:
+    """Return whether the cell is a word for true or false in any language of the table, except those in `but`."""
+    kept = {word.lower() for word in but}
+    found = [word for word in words("truth") if word not in kept]
+    return cell.str.strip_chars().str.to_lowercase().is_in(found)
+
+
 def member_in_capitals(cell: pl.Expr, values: Sequence[str]) -> pl.Expr:
     """Return the member that the cell equals except for letter case, else null."""
     capitals = _in_capitals(cell)

@@ -22,6 +22,7 @@ from batchpay.schemas.rule import (
     placeholder_rules,
     required,
     schema_of,
+    truth_choice,
     warning,
 )
 from batchpay.schemas.tables import NO_DECIMALS
@@ -52,7 +53,7 @@ def top_columns(options: RuleOptions) -> dict[str, pa.Column]:
         ],
         "recurringIndicator": [
             required("recurringIndicator"),
-            choice("recurringIndicator", "`TRUE` or `FALSE`", "write TRUE or FALSE, in capitals"),
+            *truth_choice("recurringIndicator", "`TRUE` or `FALSE`", "write TRUE or FALSE, in capitals"),
         ],
         "invoiceNumber": placeholder_rules("invoiceNumber"),
         "currencyCode": _currency(),

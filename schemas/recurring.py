@@ -11,7 +11,7 @@ from batchpay.schemas import checks
 from batchpay.schemas.columns import RECURRING
 from batchpay.schemas.days import date_rules
 from batchpay.schemas.forms import NUMBER_OF_PAYMENTS, closed_list
-from batchpay.schemas.rule import Rule, RuleOptions, choice, columns_of, error, schema_of, warning
+from batchpay.schemas.rule import Rule, RuleOptions, choice, columns_of, error, schema_of, truth_choice, warning
 
 INDICATOR = "recurringIndicator"
 _AGREED = closed_list(["1", "Y"])
@@ -113,7 +113,7 @@ def _start_date(options: RuleOptions) -> list[Rule]:
 def _end_of_month() -> list[Rule]:
     cell = pl.col("recurringEndOfMonth")
     return [
-        choice("recurringEndOfMonth", "`Y` or `N`", "write Y or N, in capitals"),
+        *truth_choice("recurringEndOfMonth", "`Y` or `N`", "write Y or N, in capitals"),
         error(
             "recurringEndOfMonth",
             "conflict",
@@ -166,14 +166,8 @@ def _number_of_payments(options: RuleOptions) -> list[Rule]:
 
 def _agreement(options: RuleOptions) -> list[Rule]:
     cell = pl.col("recurringAgreementFlag")
-    rules = [
-        choice(
-            "recurringAgreementFlag",
-            "`1`, `0`, `Y` or `N`",
-            "write 1 or Y (the payer agrees), 0 or N",
-            form=_AGREED,
-        )
-    ]
+    words, message = "`1`, `0`, `Y` or `N`", "write 1 or Y (the payer agrees), 0 or N"
+    rules = truth_choice("recurringAgreementFlag", words, message, form=_AGREED)
     if options.require_agreement:
         rules.append(
             error(

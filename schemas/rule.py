@@ -188,6 +188,19 @@ def choice(column: str, words: str, message: str, source: str = "S", form: Form 
     )
 
 
+def truth_choice(column: str, words: str, message: str, form: Form | None = None) -> list[Rule]:
+    """Make the same rule for an answer of yes or no; a word of another language or program is told as what it is."""
+    rule = choice(column, words, message, form=form)
+    is_word = checks.is_truth_word(pl.col(column), but=CHOICES[column])
+    other = replace(
+        rule,
+        words="a word for true or false in another language, or of another program (`FALSCH`, `VRAI`, `No`)",
+        message=f"is how another language or program writes true or false (like FALSCH), {message}",
+        fails=is_word,
+    )
+    return [replace(rule, fails=rule.fails & ~is_word), other]
+
+
 def money_format(column: str, form: Form, suggestion: pl.Expr | None = None) -> Rule:
     """Make the rule for how an amount of money is written; `suggestion` in place of the usual one."""
     cell = pl.col(column)

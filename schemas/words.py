@@ -11,6 +11,7 @@ Words are `of` one of our closed lists, or
 - total: begins a row of totals
 - unit: of an amount: `cents`, `dollars`, `thousands`
 - account: stands in for an account number
+- truth: what programs in those languages write for TRUE and FALSE
 - null, remnant: what databases, programs and spreadsheets write for nothing, or for an error: exactly as they write it
 """
 

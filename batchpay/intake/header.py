@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import count
 
 from batchpay.errors import FileRefused
 from batchpay.schemas.columns import COLUMNS, REQUIRED
@@ -93,7 +94,7 @@ def read_header(names: Sequence[str], *, required: Iterable[str] = REQUIRED, pla
     given, names = names, [canonical_name(name) for name in names]
     internal = tuple(_internal_name(name, at) for at, name in enumerate(names))
     counts = Counter(names)
-    twice = sorted(name for name, count in counts.items() if count > 1 and name.strip() and not name.startswith("_"))
+    twice = sorted(name for name, times in counts.items() if times > 1 and name.strip() and not name.startswith("_"))
     if twice:
         raise FileRefused(f"{place}the header has the same column twice: {_listed(twice)}")
     unknown = [name for name in internal if name and name not in COLUMNS and not name.startswith(UNNAMED)]
@@ -115,6 +116,30 @@ def read_header(names: Sequence[str], *, required: Iterable[str] = REQUIRED, pla
         note_at=names.index(NOTE_COLUMN) if NOTE_COLUMN in names else None,
         renamed={name: ours for name, ours in zip(given, names, strict=True) if name != ours},
     )
+
+
+def told_apart(names: tuple[str, ...], needed: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Name columns that nothing needs, and whose name another has, apart: `Memo (2)`; return the names, and notes.
+
+    Ours, those that a map names (`needed`), and those whose name says something about the payment stay: refused.
+    """
+    counts = Counter(name for name in names if name.strip() and not name.startswith("_"))
+    repeated = [name for name, times in counts.items() if times > 1 and not _is_needed(name, needed)]
+    if not repeated:
+        return names, ()
+    told: list[str] = []
+    for name in names:
+        free = (f"{name} ({number})" for number in count(2))
+        one = next(one for one in free if one not in names and one not in told) if name in told else name
+        told.append(one if name in repeated else name)
+    return tuple(told), (f"columns that are in the header twice, and that nothing needs: {_listed(repeated)}",)
+
+
+def _is_needed(name: str, needed: Sequence[str]) -> bool:
+    from batchpay.schemas.words import evidence  # few headers have a name twice
+
+    of_map = any(one == name or one.startswith(f"{name} (") for one in needed)
+    return of_map or canonical_name(name) in COLUMNS or evidence(name) is not None
 
 
 def canonical_name(name: str) -> str:

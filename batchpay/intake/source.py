@@ -15,9 +15,17 @@ import polars as pl
 from batchpay.errors import FileRefused, ForeignColumns
 from batchpay.intake.amount_evidence import AmountEvidence
 from batchpay.intake.bank_files import HEAD_BYTES, refuse_bank_file
-from batchpay.intake.csv.grammar import read_dialect
+from batchpay.intake.csv.grammar import read_dialect, with_trailing_cells
 from batchpay.intake.csv.reader import CsvReader, CsvText
-from batchpay.intake.header import Examples, Header, canonical_name, ours_as_meant, read_header, refuse_no_header
+from batchpay.intake.header import (
+    Examples,
+    Header,
+    canonical_name,
+    ours_as_meant,
+    read_header,
+    refuse_no_header,
+    told_apart,
+)
 from batchpay.intake.streams import FileKind, OpenFile, in_blocks, kind_of, sha256_of
 from batchpay.intake.table_rows import FileEnd, one_content, without_totals_row
 from batchpay.payment import Totals
@@ -185,11 +193,14 @@ def open_source(
 def _open_csv(file: OpenFile, text: CsvText, mapping: Mapping | None, required: tuple[str, ...]) -> Source:
     head = text.head()
     with text.naming_encodings():
-        dialect = read_dialect(file.name, head, _known_names(mapping))
-    header, own = _headers(file.name, dialect.names, mapping, required)
+        dialect = with_trailing_cells(file.name, head, read_dialect(file.name, head, _known_names(mapping)))
+    names, repeated = told_apart(dialect.names, () if mapping is None else mapping.sources)
+    header, own = _headers(file.name, names, mapping, required)
     reader = CsvReader(text, head, dialect, own)
     source = _source(file, FileKind.CSV, header, own, mapping, reader.chunks)
-    return replace(source, separator=dialect.separator, notes=dialect.notes, end=reader.end, _digest=reader.digest)
+    return replace(
+        source, separator=dialect.separator, notes=dialect.notes + repeated, end=reader.end, _digest=reader.digest
+    )
 
 
 def _open_parquet(file: OpenFile, mapping: Mapping | None, required: tuple[str, ...]) -> Source:
@@ -212,15 +223,16 @@ def _open_xlsx(
     forms = {} if mapping is None else mapping.cell_forms(mapping.sources)
     file.keep_copy()  # two libraries read it, independently
     reader = XlsxReader(file, sheet=sheet, include_hidden=include_hidden, known=_known_names(mapping), forms=forms)
+    names, repeated = told_apart(reader.names, () if mapping is None else mapping.sources)
     try:
-        header, own = _headers(file.name, reader.names, mapping, required)
+        header, own = _headers(file.name, names, mapping, required)
     except BaseException:
         reader.close()
         raise
     reader.use(own)
     source = _source(file, FileKind.XLSX, header, own, mapping, reader.chunks)
     chunks = one_content(file.name, source._chunks)
-    return replace(source, sheet=reader.sheet, notes=reader.notes, _chunks=chunks, _end=reader.close)
+    return replace(source, sheet=reader.sheet, notes=reader.notes + repeated, _chunks=chunks, _end=reader.close)
 
 
 def _source(

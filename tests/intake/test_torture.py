@@ -20,7 +20,6 @@ REFUSED = {
     "blank_only": "no header", "only_blank_lines": "no header", "empty_file": "is empty", "sep_only": "no header",
     "encoding_nul_first8k": "NUL", "nul_in_8k": "NUL", "encoding_utf16le": "UTF-16", "utf16le_bom": "UTF-16",
     "encoding_utf32be": "UTF-32", "utf32be_bom": "UTF-32", "unterminated_quote": "line 2: a quotation mark",
-    "duplicate_headers": "twice",
 }  # fmt: skip
 """Refused there and by us, with our words."""
 SEPARATORS_UNKNOWN = ("caret_basic", "caret_delimiter", "caret_quoted", "control_byte_header", "delim_0x1f")
@@ -51,7 +50,9 @@ def test_stated_outcome(path: Path) -> None:
         assert frame["_quotation"].to_list() == ["there is text after a closing quotation mark"]
     elif path.stem not in SEPARATORS_UNKNOWN:
         assert "_quotation" not in frame.columns or frame["_quotation"].null_count() == frame.height
-    if outcome == "E_HEADERS":
+    if path.stem == "duplicate_headers":  # nothing needs these columns: told apart
+        assert tuple(frame.columns[2:4]) == ("name", "name (2)")
+    elif outcome == "E_HEADERS":
         assert frame["_ragged"].null_count() < frame.height
 
 
@@ -76,7 +77,7 @@ def test_cells_agree_with_pythons_reader(path: Path) -> None:
     rows = [row for row in csv.reader(text.splitlines(keepends=True), delimiter=separator) if any(row)]
     found = cells(str(path))
     width = len(rows[0])
-    assert found == [tuple((row + [""] * width)[:width]) for row in rows[1:]]
+    assert [row[:width] for row in found] == [tuple((row + [""] * width)[:width]) for row in rows[1:]]
 
 
 @pytest.mark.skipif(not NAUGHTY.exists(), reason="the list of naughty strings is not here")

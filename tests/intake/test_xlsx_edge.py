@@ -26,8 +26,6 @@ REFUSED = {
     "issue127.ods": r"\.ods",
     "empty_sheet.xlsx": "no header",
     "errors.xlsx": "no header",
-    "column_row_ranges.xlsx": "twice",
-    "formula.issue.xlsx": "twice",
 }
 """Other kinds of files, and sheets without a header."""
 COMPARED = ("temperature.xlsx", "table-multiple.xlsx", "string-ref.xlsx", "merged_range.xlsx")

@@ -42,4 +42,9 @@ US_STATES = _words("""
 CA_PROVINCES = _words("AB BC MB NB NL NS NT NU ON PE QC SK YT")
 """The ten provinces and three territories."""
 
+TRUTH = _words("""
+    true yes on wahr ja vrai oui verdadero si cierto false no off falsch nein faux non falso
+""")
+"""What programs write for true and false, in four languages."""
+
 SEC_CODES = _words("PPD CCD CTX WEB TEL CIE ARC BOC POP RCK IAT")

@@ -17,7 +17,7 @@ from functools import cache
 from itertools import pairwise
 
 from tests.support.banking_days import is_banking_day
-from tests.support.checker_tables import CA_PROVINCES, COUNTRIES, CURRENCIES, NO_DECIMALS, SEC_CODES, US_STATES
+from tests.support.checker_tables import CA_PROVINCES, COUNTRIES, CURRENCIES, NO_DECIMALS, SEC_CODES, TRUTH, US_STATES
 
 Finding = tuple[str, str, str]
 """Column, code, severity."""
@@ -348,7 +348,7 @@ def _account(row: _Row) -> None:
     letters = "".join(filter(str.isalnum, number.lower()))
     if _MASKED.search(number) or _X.fullmatch(number) or letters in _NO_ACCOUNT:
         row.malform("achAccountNumber", "masked")
-    elif not re.fullmatch("[A-Za-z0-9]{1,17}", number) or set(number) == {"0"}:
+    elif not re.fullmatch("[A-Za-z0-9]{1,17}", number) or set(number) == {"0"} or number.lower() in TRUTH:
         row.malform("achAccountNumber", "account")
     elif len(number) < 4 or re.search("[A-Za-z]", number):
         row.warn("achAccountNumber", "account")

@@ -342,7 +342,9 @@ def _ach_mutations() -> dict[Finding, Mutation]:
         ("achNameOnCheck", "length", WARNING): _one("achNameOnCheck", "x" * 23, "é" * 255),
         ("achNameOnCheck", "ascii", WARNING): _one("achNameOnCheck", "Zoë Ng", "李 明", "O’Brien"),
         (account, "masked", ERROR): _one(account, *_MASKED),
-        (account, "account", ERROR): _one(account, "0", "0000", "1" * 18, "12-34", "12 34", "12é4", "١٢٣٤", "1.2E+11"),
+        (account, "account", ERROR): _one(
+            account, "0", "0000", "1" * 18, "12-34", "12 34", "12é4", "١٢٣٤", "1.2E+11", "TRUE"
+        ),
         (account, "account", WARNING): _one(account, "1", "123", "A1234567", "abc", "000A"),
         (routing, "format", ERROR): _one(routing, "21000995", "0210009950", "02100099X", "021-00099", "٠٢١٠٠٠٩٩٥"),
         (routing, "prefix", ERROR): _one(routing, "000000000", "130000000", "330000009", "600000000", "810000000"),

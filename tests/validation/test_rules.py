@@ -40,6 +40,7 @@ currencyCode.currency warning N
 gatewayId.format error S
 transactionType.choice error S
 recurringIndicator.choice error S
+recurringIndicator.choice error S
 amount.currency_mark error H
 amount.format error S
 amount.range error H
@@ -63,6 +64,7 @@ achNameOnCheck.ascii warning N
 achAccountNumber.masked error H
 achAccountNumber.account error N
 achAccountNumber.account error N
+achAccountNumber.account error N
 achAccountNumber.account warning N
 achRoutingNumber.format error S
 achRoutingNumber.prefix error N
@@ -75,6 +77,7 @@ achSecCode.direction error N
 achSecCode.sec_unverified warning S
 achSecCode.check_number error N
 achSecCode.sec_account warning N
+achAgreementFlag.choice error S
 achAgreementFlag.choice error S
 achAgreementFlag.agreement error H
 payOn.format error H
@@ -90,10 +93,12 @@ recurringStartDate.banking_day warning N
 recurringStartDate.month_end warning H
 recurringBillingCycle.choice error S
 recurringEndOfMonth.choice error S
+recurringEndOfMonth.choice error S
 recurringEndOfMonth.conflict error H
 recurringNumOfPayments.format error S
 recurringNumOfPayments.format error H
 recurringNumOfPayments.open_ended error H
+recurringAgreementFlag.choice error S
 recurringAgreementFlag.choice error S
 recurringAgreementFlag.agreement error H
 row.status error H

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from batchpay.errors import FileRefused
 from batchpay.intake.bank_files import HEAD_BYTES, refuse_bank_file
 from batchpay.intake.header import HEADER_NAMES_ENOUGH, HEADER_ROWS_MAX, known_names, title_notes
 from batchpay.schemas.columns import COLUMNS
-from batchpay.text import column_name
+from batchpay.text import column_name, counted
 
 TEXT_FORMULA = re.compile('="[^"]*"')
 """A cell that a spreadsheet treats as a formula whose value is the text in it."""
@@ -342,6 +343,22 @@ def read_dialect(name: str, head: bytes, known: Sequence[str] = COLUMNS) -> CsvD
     return CsvDialect(
         only.separator, tuple(only.names), first + only.bytes, line + head.count(b"\n", first, first + only.bytes)
     )
+
+
+def with_trailing_cells(name: str, head: bytes, dialect: CsvDialect) -> CsvDialect:
+    """Widen the header where every row of the head has as many cells more, all of them empty: each ends with commas."""
+    block = head[dialect.data_at :][:_TITLE_BYTES_MAX]
+    block = block[: block.rfind(b"\n") + 1] or block
+    width = len(dialect.names)
+    lines, found, at = Lines(name, block, dialect.separator, dialect.data_line, width, is_last=False), Records(), 0
+    with suppress(OpenQuote, FileRefused):
+        while at < block.count(b"\n") and (not found.cells or len(found.cells[0]) > width):
+            at = lines._take_record(at, found)
+    more = {len(cells) - width for cells in found.cells}
+    if len(more) != 1 or max(more) < 1 or any(any(cells[width:]) for cells in found.cells):
+        return dialect
+    note = f"every row has {counted(max(more), 'empty cell')} more than the header: read as if the header had as many"
+    return replace(dialect, names=(*dialect.names, *("",) * max(more)), notes=(*dialect.notes, note))
 
 
 def _first_text(name: str, head: bytes) -> tuple[int, int, str | None]:
