@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from batchpay.errors import LedgerDamaged
 from batchpay.payment import Environment, RunWork, State, Totals, format_cents
-from batchpay.text import instant, left_out_json, left_out_note, local_time, row_count, totals_apart, totals_json
+from batchpay.text import (
+    currencies_note,
+    instant,
+    left_out_json,
+    left_out_note,
+    local_time,
+    row_count,
+    totals_apart,
+    totals_json,
+)
 from batchpay.writing.atomic import ReadFiles
 
 if TYPE_CHECKING:
@@ -58,6 +67,8 @@ class Summary:
     """Bills that --allow-duplicates let through: rows, amount, and the first of them with what they repeat."""
     rate_found: float | None = None
     """Requests per second that the gateway accepted, where this call found its limit."""
+    currencies: dict[str, Totals] = field(default_factory=dict)
+    """The rows that passed the rules, by currency; none where the ledger has no other than US dollars."""
     left_out: dict[str, Totals] = field(default_factory=dict)
     """Rows that a map leaves out of the file, by the word that says they are no payments; in no other total here."""
     seal: str | None = None
@@ -98,7 +109,8 @@ class Summary:
 
     def amount_in(self, *states: State) -> str:
         """Return what rows in these states total, for people: debits and credits apart where there are both."""
-        return totals_apart(self.apart.get(state, {}) for state in states)
+        amount = totals_apart(self.apart.get(state, {}) for state in states)
+        return f"{amount} in several currencies" if len(self.currencies) > 1 else amount
 
     @property
     def valid(self) -> Totals:
@@ -157,6 +169,7 @@ class Summary:
             "amount": {name: format_cents(totals.cents) for name, totals in amounts.items()},
             "debit": totals_json(self.by_direction.get("DEBIT", Totals())),
             "credit": totals_json(self.by_direction.get("CREDIT", Totals())),
+            "currencies": {code: totals_json(one) for code, one in sorted(self.currencies.items())},
             "left_out": left_out_json(self.left_out),
             "held_back": totals_json(self.held_back),
             "scheduled": totals_json(self.scheduled),
@@ -192,11 +205,17 @@ def summary_of_batch(batch: BatchSummary) -> Summary:
         "written, and an export is matched by the gateway's reference alone"
     )
     left_out = batch.left_out
-    told = left_out_note(left_out) if left_out else None
-    notes = [each for each in (outdated, told, *batch.late_answers, batch.clock_note, batch.pace_told, purged) if each]
+    told, several = left_out_note(left_out) if left_out else None, currencies_note(batch.currencies)
+    notes = [
+        each
+        for each in (outdated, told, several, *batch.late_answers, batch.clock_note, batch.pace_told, purged)
+        if each
+    ]
     held_back = batch.held_back if batch.held_back.rows <= batch.due.rows else batch.due  # some are now in doubt
     same = {name: getattr(batch, name) for name in _AS_IN_LEDGER}
-    summary = Summary(**same, left_out=left_out, outdated=outdated, notes=notes, held_back=held_back)
+    summary = Summary(
+        **same, left_out=left_out, currencies=batch.currencies, outdated=outdated, notes=notes, held_back=held_back
+    )
     summary.warnings = batch.options.get("warnings", 0)
     summary.allowed_duplicates = batch.options.get("allowed_duplicates") or summary.allowed_duplicates
     return summary

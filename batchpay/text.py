@@ -88,8 +88,17 @@ def totals_apart(parts: Iterable[Mapping[str, Totals]]) -> str:
 
 
 def sum_word(word: str, *parts: Mapping[str, Totals]) -> str:
-    """Return `control total` where there are both directions: their sum is not money moved; otherwise `word`."""
+    """Return `control total` where there are both directions: their sum is not money moved; otherwise `word`.
+
+    The parts may be by currency as well.
+    """
     return "control total" if len({name for part in parts for name, one in part.items() if one.rows}) > 1 else word
+
+
+def currencies_note(by_currency: Mapping[str, Totals]) -> str | None:
+    """Return the note with the totals of each currency, None where there is but one: no sum of several is money."""
+    told = [f"{code} {row_count(one.rows)}, {money(one.cents)}" for code, one in sorted(by_currency.items())]
+    return f"payments in several currencies, each added up by itself: {'; '.join(told)}" if len(told) > 1 else None
 
 
 def column_name(text: str) -> str:

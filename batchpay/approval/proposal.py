@@ -133,6 +133,8 @@ class Proposal:
     sealed, and not in its JSON."""
     over_limits: tuple[str, ...] = ()
     """The limits that the file exceeds (approvals.FileLimits, workflows/day_limits.py)."""
+    currencies: Mapping[str, Totals] = field(default_factory=dict)
+    """The valid rows of the file by currency; the notes name them where there are several."""
     left_out: Totals = Totals()
     """Rows that the map leaves out; the notes name the words that say so."""
     batch_total: Totals = field(default_factory=Totals)
@@ -163,6 +165,7 @@ class Proposal:
             "release": self.release,
             "reason": self.reason,
             **({"left_out": totals_json(self.left_out)} if self.left_out.rows else {}),
+            **({"currencies": sorted(self.currencies)} if len(self.currencies) > 1 else {}),
             **({"over_limits": list(self.over_limits)} if self.over_limits else {}),
         }
 

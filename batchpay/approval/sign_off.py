@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -61,7 +62,11 @@ def sign_off_lines(
         "Name ____________________________  Date ______________  Signature _____________",
         "",
     ]
-    return lines
+    if len(proposal.currencies) < 2:
+        return lines
+    by_currency = [_total_line(f"  valid, in {code}", one) for code, one in sorted(proposal.currencies.items())]
+    at = next(at for at, line in enumerate(lines) if line.startswith("would be sent"))
+    return [*_without_sums(lines[:at]), *by_currency, *_without_sums(lines[at:])]
 
 
 def plan_lines(plan: Plan, changed_accounts: Sequence[str] = ()) -> list[str]:
@@ -74,7 +79,7 @@ def plan_lines(plan: Plan, changed_accounts: Sequence[str] = ()) -> list[str]:
     accounts = sorted(plan.by_account().items(), key=lambda item: (len(item[0]), item[0]))
     amount = sum_word("amount", {side: plan.totals(side) for side in Direction})
     rest = sum((totals for _, totals in accounts[_GATEWAYS_SHOWN:]), Totals())
-    return [
+    lines = [
         _rule("="),
         "PAYMENTS TO APPROVE",
         *_wrapped("file", content["file"]),
@@ -98,8 +103,10 @@ def plan_lines(plan: Plan, changed_accounts: Sequence[str] = ()) -> list[str]:
         _rule("="),
         f"seal      {plan.seal}",
     ]
+    return _without_sums(lines) if content.get("currencies") else lines
 
 
+_SUMS = re.compile(r"( {2,}[0-9][0-9,]*) {2,}[0-9][0-9,]*\.[0-9]{2}(?= |$)")
 _TOTALS: tuple[tuple[str, str], ...] = (
     ("would be sent", "total"),
     ("  DEBIT  (collected from payers)", Direction.DEBIT),
@@ -218,6 +225,11 @@ def _reason_lines(counts: dict[str, int], what: str) -> list[str]:
 
 def _rule(character: str) -> str:
     return character * _WIDTH
+
+
+def _without_sums(lines: Sequence[str]) -> list[str]:
+    """Leave out amounts that are sums of several currencies: the notes have those of each."""
+    return [_SUMS.sub(lambda sums: sums[1].ljust(len(sums[0])), line).rstrip() for line in lines]
 
 
 def _line(label: str, rows: str, amount: str) -> str:

@@ -58,7 +58,7 @@ def print_summary(context: Context, summary: Summary, *, sent: bool, looks: bool
     click.echo(f"{name}{batch}")
     _print_states(context, summary, sent=sent)
     for direction, totals in sorted(summary.by_direction.items(), reverse=True):
-        if totals.rows:
+        if totals.rows and len(summary.currencies) < 2:
             click.echo(f"  of the valid rows, {direction}: {row_count(totals.rows)}, {money(totals.cents)}")
     if summary.held_back.rows:
         held = summary.held_back
@@ -98,7 +98,9 @@ def _print_states(context: Context, summary: Summary, *, sent: bool) -> None:
         table.append(_cells("left out", summary.in_file - summary.total, None))
     table.append(_cells("total", summary.in_file, None))
     colors = [*(_COLORS.get(state) for state in shown), *[None] * (len(table) - len(shown))]
-    if word := sum_word("", summary.by_direction):
+    if len(summary.currencies) > 1:  # a note has the totals of each: no sum of several is an amount of money
+        table = [[label, rows] for label, rows, *_ in table]
+    elif word := sum_word("", summary.by_direction):
         table.insert(0, ["", "rows", "DEBIT", "CREDIT", word])
         colors.insert(0, None)
     else:
@@ -145,6 +147,7 @@ def grand_total(summaries: Sequence[Summary]) -> Summary:
         in_doubt_elsewhere=doubts,
         allowed_duplicates=_allowed_in_all(summaries),
         left_out=added_up(one.left_out for one in summaries),
+        currencies=added_up(one.currencies for one in summaries),
     )
 
 

@@ -254,6 +254,11 @@ class BatchSummary:
         return {word: Totals(*counted) for word, counted in self.options.get("left_out", {}).items()}
 
     @property
+    def currencies(self) -> dict[str, Totals]:
+        """Return the rows that were valid at registration, by currency; none where all were in US dollars."""
+        return {code: Totals(*counted) for code, counted in self.options.get("currencies", {}).items()}
+
+    @property
     def sendable(self) -> Totals:
         """Return all of the batch that was sent or may be."""
         return sum((totals for state, totals in self.by_state.items() if state is not State.REJECTED), Totals())

@@ -21,7 +21,7 @@ from batchpay import __version__
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import PLAN_USED, BatchSummary, Event
 from batchpay.payment import State, Totals
-from batchpay.text import local_time, money, place_word, printable, row_count
+from batchpay.text import currencies_note, local_time, money, place_word, printable, row_count
 from batchpay.writing.atomic import Stream, atomic_writer
 
 BARS_MAX = 60
@@ -404,6 +404,7 @@ def facts_to_sign(story: Story, batch: BatchSummary) -> list[tuple[str, str]]:
         ("submitted by", _acts(story.submitted)),
         ("sent by", _acts(story.sent) or "not sent yet"),
         ("settled by", _acts(story.settled) or ("nothing yet" if in_doubt else "nothing had to be settled")),
+        *([("currencies", several)] if (several := currencies_note(batch.currencies)) else []),
         *([("amounts that can't be read", f"{unreadable:,}; they are in no sum")] if unreadable else []),
         *([("corrected as suggested", ", ".join(f"{name} {n:,}" for name, n in accepted.items()))] if accepted else []),
     ]

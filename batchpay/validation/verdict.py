@@ -253,6 +253,8 @@ class Verdict:
     rejected: Totals = Totals()
     by_direction: dict[str, Totals] = field(default_factory=lambda: {name.value: Totals() for name in Direction})
     """Totals of the valid rows, by DEBIT and CREDIT."""
+    currencies: dict[str, Totals] = field(default_factory=dict)
+    """Totals of the valid rows by currency."""
     unreadable_amounts: int = 0
     """Rows whose amount counts as 0 in the totals because it can't be read."""
     lost_zeros: int = 0
@@ -307,6 +309,9 @@ class Verdict:
         total = valid = _totals(cents)
         if result.may_fail:
             valid, is_debit = _totals(cents.filter(result.passed)), is_debit & result.passed
+            self._add_currencies(result, result.passed)
+        elif valid.rows:  # proven rows have a currencyCode in its form, which is USD
+            self.currencies["USD"] = self.currencies.get("USD", Totals()) + valid
         debits = _totals(cents.filter(is_debit))
         self.rows += total.rows
         self.total += total
@@ -337,6 +342,20 @@ class Verdict:
             self.rejected += moved
             self.valid -= moved
             self.by_direction[direction.value] -= moved
+        self._add_currencies(result, fails_now, times=-1)
+
+    def _add_currencies(self, result: ChunkResult, which: pl.Series, *, times: int = 1) -> None:
+        """Count these rows by currency, or take them out again."""
+        code = result.findings.rows["currencyCode"].fill_null("USD").alias("code")
+        found = (
+            pl.DataFrame([code, result.cents.alias("cents")])
+            .filter(which)
+            .group_by("code")
+            .agg(pl.len(), pl.sum("cents"))
+        )
+        for name, rows, cents in found.iter_rows():
+            self.currencies[name] = self.currencies.get(name, Totals()) + Totals(times * rows, times * cents)
+        self.currencies = {name: totals for name, totals in self.currencies.items() if totals.rows}
 
     def add_warnings(self, found: Sequence[Failure]) -> None:
         """Count warnings that are not of the rules, and keep the first."""

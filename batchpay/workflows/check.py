@@ -463,6 +463,7 @@ def propose(
         environment=str(environment_of(settings.gateway)),
         total=summary.in_file,
         left_out=sum(summary.left_out.values(), Totals()),
+        currencies=summary.currencies,
         valid=batch_total if batch else summary.valid,
         rejected=batch.by_state[State.REJECTED] - to_send.released if batch else summary.of(State.REJECTED),
         unreadable_amounts=checked.verdict.unreadable_amounts,

@@ -32,7 +32,7 @@ from batchpay.schemas.identity import COMPARED
 from batchpay.schemas.rule import RuleOptions
 from batchpay.settings import Settings
 from batchpay.summary import Summary
-from batchpay.text import left_out_note, money, place_of, row_count
+from batchpay.text import currencies_note, left_out_note, money, place_of, row_count
 from batchpay.validation.check import RowCheck, valid_rows
 from batchpay.validation.compiled_rules import Findings
 from batchpay.validation.duplicates import FrameSpool, merged
@@ -189,6 +189,7 @@ class FileCheck:
             finished_at=datetime.now(UTC),
             by_direction=verdict.by_direction,
             left_out=dict(self.source.left_out),
+            currencies=verdict.currencies,
             apart={State.PENDING: verdict.by_direction},
             notes=notes,
             read=ReadFiles(self.source.identity, self.control) if self.source.identity else None,
@@ -205,6 +206,8 @@ class FileCheck:
             notes.append(self.not_used)
         if self.source.left_out:
             notes.append(left_out_note(self.source.left_out))
+        if several := currencies_note(self.verdict.currencies):
+            notes.append(several)
         if self.source.counting is not None and self.source.counting.note is not None:
             notes.append(self.source.counting.note)
         if unreadable := self.verdict.unreadable_amounts:

@@ -222,6 +222,11 @@ class _Submission:
                     if (left := {word: astuple(one) for word, one in source.left_out.items()})
                     else {}
                 ),
+                **(
+                    {"currencies": {code: astuple(one) for code, one in checked.verdict.currencies.items()}}
+                    if checked.verdict.currencies.keys() - {"USD"}
+                    else {}
+                ),
                 **({"sheet": source.sheet} if source.sheet is not None else {}),
                 **({"results": str(results.absolute())} if results is not None else {}),
                 **({"warnings": count} if (count := checked.verdict.warnings) else {}),
