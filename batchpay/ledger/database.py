@@ -69,6 +69,7 @@ class Statements(Protocol):
     COUNT_ON_DAYS: list[str]
     DOUBT_TODAY: str
     DROP_DAYS: str
+    DAYS_UNLIKE_ROWS: str
     ROWS_TO_FIT: str
     SENT_BY_DIRECTION: str
     SENT_BY_ACCOUNT: str

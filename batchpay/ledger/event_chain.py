@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import compress
 from operator import mul
 from typing import Any
@@ -203,6 +203,14 @@ def batches_out_of_totals(view: View, statements: Statements) -> list[str]:
     return [
         f"the ledger is damaged: the states of batch {name} do not add up to its control totals"
         for (name,) in view.execute(statements.BATCHES_OUT_OF_TOTALS)
+    ]
+
+
+def days_unlike_rows(view: View, statements: Statements) -> list[str]:
+    """Find days of which is not known what was sent on them: a limit would hold for another sum."""
+    return [
+        f"the ledger is damaged: what counts as sent on {date.fromordinal(day):%m/%d/%Y} differs from its rows"
+        for (day,) in view.execute(statements.DAYS_UNLIKE_ROWS)
     ]
 
 

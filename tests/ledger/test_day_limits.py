@@ -9,6 +9,7 @@ from datetime import date, timedelta
 
 import pytest
 
+from batchpay.errors import LedgerDamaged
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile, Run
 from batchpay.ledger.days import DayCheck, DayLimits, Sums
 from batchpay.ledger.records import Decision, SignOff
@@ -205,6 +206,26 @@ def test_what_a_restored_ledger_puts_in_doubt_counts_today(ledger_factory: Ledge
     with run_of(ledger, batch, DayLimits(300, 100)) as run:
         assert run.commit([2], []) == {2}
     assert ledger.check() == []
+
+
+def test_a_check_finds_a_day_whose_sum_was_changed(ledger_factory: LedgerFactory) -> None:
+    """More would be sent than the limit allows, or nothing at all."""
+    ledger = ledger_factory.create()
+    batch, day = batch_of(ledger, [1, 2]), ledger.today()
+    with run_of(ledger, batch) as run:
+        run.commit([1], [])
+        run.finish(None)
+    ledger_factory.close()
+    values = f"('test', {day.toordinal()}, 1, -50)"
+    ledger_factory.edit(
+        sqlite="UPDATE day_total SET cents = cents - 50", postgres=f"INSERT INTO day_total VALUES {values}"
+    )
+    told = f"the ledger is damaged: what counts as sent on {day:%m/%d/%Y} differs from its rows"
+    try:
+        found = ledger_factory.open().check()
+    except LedgerDamaged as error:  # a small file is checked whole where it is opened
+        found = [str(error).partition(";")[0]]
+    assert found == [told]
 
 
 def check_of(ledger: Ledger, limits: DayLimits = DAY) -> DayCheck:

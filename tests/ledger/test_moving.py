@@ -18,6 +18,7 @@ from batchpay.errors import BatchHeld, LedgerBehind, LedgerDamaged, LedgerNotUsa
 from batchpay.ledger import open as door
 from batchpay.ledger.columns import Lookup
 from batchpay.ledger.contract import Ledger, Run
+from batchpay.ledger.days import DayLimits
 from batchpay.ledger.postgres import arrival
 from batchpay.ledger.records import Decision
 from batchpay.ledger.sqlite import audit, opening, restoring
@@ -124,6 +125,20 @@ def told(ledger: Ledger) -> dict[str, Any]:
         found[batch.batch] = [list(ledger.rows(batch.batch)), list(ledger.rejected(batch.batch))]
     found["events"] = [(one.kind, one.who, one.why, one.batch, one.at) for one in ledger.events()]
     return found
+
+
+def test_what_was_sent_today_counts_where_the_ledger_moved_to(mover: Mover) -> None:
+    """A limit of the day would begin anew at noon, in all and for each account."""
+    with closing(mover.factory.create()) as ledger:
+        fill(ledger)
+        sent = ledger.sent_on(TEST, ledger.today())
+    mover.move()
+    with closing(door.open_ledger(mover.there)) as there:
+        assert there.sent_on(TEST, there.today()) == sent == {"DEBIT": 2 * 101, "CREDIT": 301 + 601}
+        again = register(there, columns(there, [1, 2], salt="more"), content=b"more")
+        with there.lock(there.find(again).digest):
+            run = there.start(again, "ada", limits=DayLimits(max_per_day=202 + 201, max_per_payee_day=300))
+            assert run.commit([1, 2], []) == {2}
 
 
 def test_all_of_a_ledger_arrives(mover: Mover) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -223,3 +225,23 @@ def test_limits_that_can_not_be_read(name: str) -> None:
     limits: Any = {name: "1000"}
     with pytest.raises(SettingsNotUsable, match=rf"limits\.{name} must be an amount like 12345\.67"):
         FileLimits.from_settings(LimitsSettings(**limits))
+
+
+@BOTH
+def test_a_day_to_come_is_full(desk: Desk, limits: dict[str, str]) -> None:
+    """By what was registered for it; the message names that day, and today has its own sum."""
+    with closing(open_ledger(desk.settings.ledger)) as ledger:
+        ledger.set_policy("America/New_York", "ann", "the company is there")
+        friday, today = ledger.today() + timedelta(days=3), ledger.today()
+    limit(desk, **limits)
+    assert desk.submit(file(desk, "a", "60.00", payOn=f"{friday:%m/%d/%Y}")).exit_code == 0
+    path = file(desk, "b", "60.00", payOn=f"{friday:%m/%d/%Y}")
+    with pytest.raises(
+        FileRefused, match=rf"of {friday:%m/%d/%Y}, 60\.00, exceed .* 120\.00, 20\.00 too much; nothing"
+    ):
+        desk.submit(path)
+    assert desk.dry_run(path).exit_codes == [0, 4]
+    assert desk.submit(file(desk, "c", "100.00")).exit_code == 0
+    with pytest.raises(FileRefused, match=rf"of {today:%m/%d/%Y}, 0\.01, exceed"):
+        desk.submit(file(desk, "d", "0.01"))
+    assert set(desk.arrived) == {"c-1"}

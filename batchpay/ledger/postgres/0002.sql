@@ -38,9 +38,20 @@ CREATE VIEW batchpay.sent_on_day AS
         r.totals[14 + 2 * s.direction] + r.totals[20 + 2 * s.direction] + r.totals[32 + 2 * s.direction]
     FROM batchpay.run r CROSS JOIN generate_series(1, 2) AS s (direction);
 
+-- Days whose sums are not those of their rows.
+CREATE VIEW batchpay.day_unlike_rows AS
+    SELECT day FROM (
+        SELECT b.environment, greatest(p.sent_on, r.day) AS day, p.direction, sum(p.amount_cents) AS cents
+            FROM batchpay.payment p JOIN batchpay.batch b ON b.id = p.batch LEFT JOIN batchpay.run r ON r.id = p.run
+            WHERE p.state IN (4, 5, 7) GROUP BY 1, 2, 3
+    ) AS sent FULL JOIN (
+        SELECT s.environment, s.day, s.direction, sum(s.cents) AS cents FROM batchpay.sent_on_day s GROUP BY 1, 2, 3
+    ) AS kept USING (environment, day, direction)
+    WHERE day IS NOT NULL AND coalesce(sent.cents, 0) <> coalesce(kept.cents, 0);
+
 -- What was sent today and is planned, from today on: what is due, and what was registered today without a later day. Not
 -- what is pending of one batch.
-CREATE FUNCTION batchpay.planned(p_environment text, p_today integer, p_begins bigint, p_batch integer)
+CREATE FUNCTION batchpay.planned_by_direction(p_environment text, p_today integer, p_begins bigint, p_batch integer)
 RETURNS TABLE (day integer, direction integer, cents bigint) LANGUAGE sql STABLE
 SET enable_seqscan = off SET search_path = pg_catalog, pg_temp
 AS $$
@@ -55,6 +66,19 @@ AS $$
         FROM batchpay.batch b JOIN batchpay.payment p ON p.batch = b.id AND p.state = 3 AND p.pay_on >= p_today
         CROSS JOIN LATERAL (VALUES (p.pay_on, 1), (p_today, -1)) AS u (day, sign)
         WHERE b.environment = p_environment AND b.id <> p_batch AND (u.sign = 1 OR b.registered_at >= p_begins)
+$$;
+
+CREATE FUNCTION batchpay.planned_by_account(p_environment text, p_today integer, p_begins bigint, p_batch integer)
+RETURNS TABLE (day integer, account bytea, cents bigint) LANGUAGE sql STABLE
+SET enable_seqscan = off SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT d.day, int8send(d.account), d.cents FROM batchpay.payee_day d
+        WHERE d.environment = p_environment AND d.day >= p_today
+    UNION ALL
+    SELECT greatest(p_today, p.pay_on), int8send(p.account), p.amount_cents
+        FROM batchpay.batch b JOIN batchpay.payment p ON p.batch = b.id AND p.state = 3
+        WHERE b.environment = p_environment AND b.id <> p_batch
+            AND (b.registered_at >= p_begins OR p.pay_on >= p_today)
 $$;
 
 -- Adds rows to what was sent on their days, or with -1 takes them out. What was sent while no limit for one account was
@@ -137,10 +161,10 @@ BEGIN
     RETURN p_granted;
 END $$;
 
-REVOKE ALL ON FUNCTION batchpay.planned, batchpay.count_on_days, batchpay.count_arrived, batchpay.within_day
-    FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION batchpay.planned, batchpay.count_on_days, batchpay.count_arrived, batchpay.within_day
-    TO batchpay_app;
-GRANT SELECT ON batchpay.sent_on_day TO batchpay_app;
+REVOKE ALL ON FUNCTION batchpay.planned_by_direction, batchpay.planned_by_account, batchpay.count_on_days,
+    batchpay.count_arrived, batchpay.within_day FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION batchpay.planned_by_direction, batchpay.planned_by_account, batchpay.count_on_days,
+    batchpay.count_arrived, batchpay.within_day TO batchpay_app;
+GRANT SELECT ON batchpay.sent_on_day, batchpay.day_unlike_rows TO batchpay_app;
 GRANT SELECT, INSERT, UPDATE, DELETE ON batchpay.day_total, batchpay.payee_day TO batchpay_app;
 GRANT UPDATE (sent_on) ON batchpay.payment TO batchpay_app;

@@ -18,6 +18,7 @@ from batchpay.ledger.event_chain import (
     BatchTally,
     Replay,
     batches_out_of_totals,
+    days_unlike_rows,
     rows_without_bill,
     texts_of_purged,
 )
@@ -79,6 +80,7 @@ def check(store: PostgresStore) -> list[str]:
             problems += _check_runs(connection, history)
             problems += batches_out_of_totals(connection, sql)
             problems += rows_without_bill(connection, sql)
+            problems += days_unlike_rows(connection, sql)
             for (batch,) in connection.execute(sql.BATCH_IDS).fetchall():
                 found = _batch_problem(connection, batch, history.replay)
                 found = found or _seals_problem(store, connection, batch, None)

@@ -253,6 +253,7 @@ def here(statement: str) -> str:
 _WANTED_ROWS = "SELECT value::int FROM json_array_elements_text(%(rows)s::json)"
 COUNT_ON_DAYS = [f"SELECT batchpay.count_on_days(%(batch)s, ARRAY({_WANTED_ROWS}), %(sign)s, true)"]
 DOUBT_TODAY = f"UPDATE batchpay.payment SET sent_on = %(day)s WHERE batch = %(batch)s AND row IN ({_WANTED_ROWS})"
+DAYS_UNLIKE_ROWS = "SELECT DISTINCT day FROM batchpay.day_unlike_rows ORDER BY day"
 DROP_DAYS = "DELETE FROM batchpay.payee_day WHERE day < %s"
 _WANTED = f"FROM batchpay.payment WHERE batch = %(batch)s AND row = ANY(ARRAY({_WANTED_ROWS}))"
 ROWS_TO_FIT = f"SELECT row, amount_cents, direction, int8send(account) {_WANTED} ORDER BY row"
@@ -264,15 +265,9 @@ SENT_BY_ACCOUNT = (
     f"SELECT int8send(account), cents FROM batchpay.payee_day WHERE {_SENT_ON_DAY}"
     f" AND account IN (SELECT account {_WANTED})"
 )
-PLANNED_BY_DIRECTION = "SELECT * FROM batchpay.planned(%(environment)s, %(today)s, %(begins)s, %(batch)s)"
+_PLANNED = "SELECT * FROM batchpay.planned_by_{}(%(environment)s, %(today)s, %(begins)s, %(batch)s)"
+PLANNED_BY_DIRECTION, PLANNED_BY_ACCOUNT = map(_PLANNED.format, ("direction", "account"))
 """What was sent, what is due, and what was registered today without a later day."""
-PLANNED_BY_ACCOUNT = (
-    "SELECT day, int8send(account), cents FROM batchpay.payee_day WHERE environment = %(environment)s"
-    " AND day >= %(today)s UNION ALL SELECT greatest(%(today)s, p.pay_on), int8send(p.account), p.amount_cents"
-    f" FROM batchpay.batch b JOIN batchpay.payment p ON p.batch = b.id AND p.state = {PENDING}"
-    " WHERE b.environment = %(environment)s AND b.id <> %(batch)s"
-    " AND (b.registered_at >= %(begins)s OR p.pay_on >= %(today)s)"
-)
 
 # The pace that all runs share
 

@@ -24,6 +24,7 @@ from batchpay.ledger.event_chain import (
     BatchTally,
     Replay,
     batches_out_of_totals,
+    days_unlike_rows,
     event_mac,
     id_range,
     rows_without_bill,
@@ -52,6 +53,7 @@ def check(store: SqliteStore) -> list[str]:
             problems += _check_history(store, connection, replayed)
             problems += _check_rows(store, connection, replayed)
             problems += rows_without_bill(connection, sql)
+            problems += days_unlike_rows(connection, sql)
             problems += _check_runs(connection, replayed)
             problems += _check_attempts(store, connection)
             problems += _check_chunks(store, connection)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from batchpay.ledger.event_chain import DAY_MS, EPOCH_DAY
-from batchpay.ledger.states import ACCEPTED, OPEN, PENDING, REJECTED, SENDING
+from batchpay.ledger.states import ACCEPTED, IN_DOUBT, OPEN, PENDING, REJECTED, SENDING
 from batchpay.payment import SamePayment
 
 _OPEN = ", ".join(map(str, OPEN))
@@ -265,6 +265,17 @@ COUNT_ON_PAYEE_DAY = (
 COUNT_ON_DAYS = [COUNT_ON_DAY, COUNT_ON_PAYEE_DAY]
 DOUBT_TODAY = "UPDATE attempt SET sent_on = :day WHERE id IN (SELECT :batch << 32 | value FROM json_each(:rows))"
 DROP_DAYS = "DELETE FROM payee_day WHERE day < ?"
+_SENT = (
+    "SELECT environment, sent_on, direction, sum(amount_cents) AS cents FROM attempt JOIN row ON row.id = attempt.id"
+    " JOIN batch ON batch.id = row.id >> 32 WHERE sent_on IS NOT NULL"
+    f" AND row.state IN ({SENDING}, {ACCEPTED}, {IN_DOUBT}) GROUP BY environment, sent_on, direction HAVING cents <> 0"
+)
+_KEPT = "SELECT environment, day, direction, cents FROM day_total WHERE cents <> 0"
+DAYS_UNLIKE_ROWS = (
+    f"WITH sent AS ({_SENT}), kept AS ({_KEPT}) SELECT DISTINCT sent_on FROM"
+    " (SELECT * FROM (SELECT * FROM sent EXCEPT SELECT * FROM kept)"
+    " UNION ALL SELECT * FROM (SELECT * FROM kept EXCEPT SELECT * FROM sent)) ORDER BY 1"
+)
 ROWS_TO_FIT = f"SELECT wanted.value, amount_cents, direction, account FROM {_WANTED} ORDER BY wanted.value"
 SENT_BY_DIRECTION = "SELECT direction, cents FROM day_total WHERE environment = :environment AND day = :day"
 SENT_BY_ACCOUNT = (
