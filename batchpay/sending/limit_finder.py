@@ -4,7 +4,8 @@ A refused rate is lowered, further each time while refusals come quickly, and wh
 the rate that was refused. Two kinds of refusals need something else. Those that last are a *quota* (a count per minute
 or hour): what was taken from one opening to the next, over all of that time, is its rate. And *noise* has nothing to do
 with the rate: if far more was taken than the rate that is refused now would allow, over a time longer than any burst, a
-lower rate helps nobody. Then the rate goes back up, and only the pauses that the gateway asks for are kept.
+lower rate helps nobody. Then the rate goes back up, and only the pauses that the gateway asks for are kept. Where a
+much higher rate was taken before, it is tried again for some seconds: a limit refuses it soon, and noise does not.
 """
 
 from __future__ import annotations
@@ -41,6 +42,10 @@ SERIES_S = 60.0
 """Refusals farther apart are not held against each other."""
 PROOF = 1.3
 NOISE_COUNT = 8
+TRY_COUNT, TRY_SHARE = 4, 0.6
+"""After this many refusals, one at this share of what was once taken, or less, lets that be tried again."""
+TRY_REFUSALS = 2
+"""A try fails with this many refusals and no more taken than a limit would allow."""
 ANNOUNCED_S = 60.0
 """A limit that a gateway announces is followed upward only after it has announced no lower one for this long: the
 servers of a gateway need not all announce the same limit."""
@@ -75,10 +80,12 @@ class LimitFinder:
         self._seeking, self._is_first = ceiling is None and not self._starts, not self._starts
         self._left: deque[float] = deque()
         self._grown_at = self._cut_at = self._since = self._resumed = self._opened = self._refused_at = now
-        self._since_pause = self._in_window = self._quick = self._tries = 0
+        self._since_pause = self._in_window = self._quick = self._tries = self._try_from = 0
         self._held, self._failed, self._met = 0.0, math.inf, math.inf
         """The highest rate that held, the one that was refused above it, and the last one that was refused at all."""
         self._hold_s, self._retry_s, self._probe = HOLD_S, 2 * HOLD_S, 0.01
+        self._top, self._tried = 0.0, 0.0
+        """The highest rate that was taken for a second or longer; while it is tried again, the rate before that."""
         self._window_s: float | None = None
         self._series: list[tuple[float, int, float]] = []
         """Refusals one after another: when, how many had been taken by then, and the rate."""
@@ -133,6 +140,7 @@ class LimitFinder:
         """Leave to each run that sends now the same part of the rate."""
         part, self.runs = self.runs / runs, runs
         self._held, self._failed, self._met = self._held * part, self._failed * part, self._met * part
+        self._top, self._tried = self._top * part, self._tried * part
         self._set(self.rate * part)
 
     def limit_to(self, rate: float, now: float) -> None:
@@ -159,7 +167,7 @@ class LimitFinder:
         """Return where the next run should begin; None if this one learned nothing about that."""
         if self.noise is not None or self._is_closed() or not (self._starts or self.refusals) or not self.taken_count:
             return None
-        return Finding(self.rate * self.runs, self._window_s)
+        return Finding((self._tried or self.rate) * self.runs, self._window_s)
 
     def _is_closed(self) -> bool:
         return self.alone and self._tries > 1
@@ -183,6 +191,7 @@ class LimitFinder:
         """Resume: a request that went alone was taken. After a long time a quota has opened."""
         assert self.closed_at is not None
         if sent_at - self.closed_at >= QUOTA_S:
+            self._set(self._tried or self.rate)
             if self._in_window >= COUNT_LEAST:  # of fewer, others had used up the quota
                 is_quota, before, cycle_s = self._window_s is not None, self.rate, sent_at - self._opened
                 self._window_s = cycle_s
@@ -190,22 +199,25 @@ class LimitFinder:
                 self._failed = self.rate * 1.1 if is_quota else max(before, self.rate * 1.1)
                 self._hold_s = 20.0 if is_quota else 1.1 * cycle_s
                 self._held, self._seeking, self._quick = self.rate, False, 0
-            self._opened, self._in_window, self._series = sent_at, 0, []
+            self._opened, self._in_window, self._series, self._tried = sent_at, 0, [], 0.0
         self.alone, self.closed_at = False, None
         self._since, self._resumed, self._since_pause = sent_at, sent_at, 0
 
     def _lower(self, sent_at: float) -> None:
         """Take a lower rate after a refusal, unless it is noise."""
-        rate, lasted_s = self.rate, sent_at - self._resumed
+        lasted_s = sent_at - self._resumed
         begin = max(sent_at - 1.0, self._resumed)
         counted, gap_s = sum(begin <= at < sent_at for at in self._left), sent_at - self._refused_at
         self._refused_at, self._seeking = sent_at, False
         if not self.taken_count:  # closed before this run began: that says nothing of a rate
-            self._set(min(rate, SEEK_RATE / self.runs))
+            self._set(min(self.rate, SEEK_RATE / self.runs))
             self._seeking = True
             return
-        if self._is_noise(sent_at):
+        if self._since_pause >= COUNT_LEAST:
+            self._top = max(self._top, min(self.rate, self._since_pause / max(1.0, lasted_s)))
+        if self._is_noise(sent_at) or self._tries_higher(sent_at):
             return
+        rate = self.rate
         is_quick, is_first, was_tried = sent_at - self._since < QUICK_S, self._is_first, 0 < self._held < rate
         self._quick, self._is_first = self._quick + 1 if is_quick else 0, False
         self._failed, self._met, self._hold_s = rate, rate, HOLD_S
@@ -230,22 +242,42 @@ class LimitFinder:
         series = self._series
         if self.noise is None and series and sent_at - series[-1][0] > SERIES_S:
             series.clear()
+            self._tried = 0.0
         series.append((sent_at, self.taken_count, self.rate))
         if self.noise is not None:
             if len(series) <= NOISE_COUNT or self.taken_count - series[-1 - NOISE_COUNT][1] > 2 * self.noise:
                 return True
-            self.noise = None  # NOISE_COUNT refusals came four times as often as before: there is a limit as well
+            # NOISE_COUNT refusals came four times as often as before: there is a limit as well.
+            self.noise, self._top = None, 0.0
             del series[:-1]
             return False
         if not any(sent_at - at >= BURST_S and self._took_too_much(at, count) for at, count, _ in series[:-2]):
             return False
         self.noise = (self.taken_count - series[0][1]) / (len(series) - 1)
         self._set(max(rate for _, _, rate in series))
-        self._held, self._failed, self._hold_s, self._quick = 0.0, math.inf, HOLD_S, 0
+        self._held, self._failed, self._hold_s, self._quick, self._tried = 0.0, math.inf, HOLD_S, 0, 0.0
+        return True
+
+    def _tries_higher(self, sent_at: float) -> bool:
+        """Return whether the highest rate that was ever taken is tried: a limit refuses it soon, and noise does not."""
+        series = self._series
+        if self._tried:
+            (at, count, _), refusals = series[self._try_from], len(series) - 1 - self._try_from
+            if refusals < TRY_REFUSALS or self.taken_count - count > PROOF * self._tried * (sent_at - at):
+                return True
+            self._set(self._tried)
+            self._tried, self._held, self._since = 0.0, 0.0, sent_at
+            return False
+        if self.rate > TRY_SHARE * self._top or len(series) < TRY_COUNT or self._window_s is not None:
+            return False
+        self._tried, self._try_from = self.rate, len(series) - 1
+        self._set(self._top)
+        self._held, self._failed, self._hold_s, self._since = 0.0, math.inf, BURST_S, sent_at
         return True
 
     def _took_too_much(self, since: float, count: int) -> bool:
         """Return whether more was taken from a refusal to a later one than a limit that refuses this rate allows."""
+        rate = self._tried or self.rate
         return any(
-            at - since >= BURST_S and taken - count > PROOF * self.rate * (at - since) for at, taken, _ in self._series
+            at - since >= BURST_S and taken - count > PROOF * rate * (at - since) for at, taken, _ in self._series
         )

@@ -73,6 +73,26 @@ def test_refusals_at_random_do_not_slow_a_run_down(share: float, ceiling: float,
         assert run.throttle.to_remember() is None
 
 
+@pytest.mark.parametrize(("ceiling", "after_s", "least"), [(30.0, 1.0, 0.5), (100.0, None, 0.5), (300.0, 1.0, 0.1)])
+@pytest.mark.parametrize("seed", [3, 7, 13, 21])
+def test_refusals_that_come_close_together_by_chance_do_not_pass_for_a_limit(
+    seed: int, ceiling: float, after_s: float | None, least: float
+) -> None:
+    """Of 30 a second 8 were left, and the run said it had found the limit: 4,000 rows at 300 a second took 8 minutes.
+
+    At 1 % and a second's pause each 77 % of 30 a second can be used, and 25 % of 300.
+    """
+    run = World(
+        Noise(0.01, seed=seed),
+        lambda clock, sleep: Throttle(ceiling, clock=clock, sleep=sleep),
+        refusal=Pace(retry_after_s=after_s, refused=True),
+        seed=seed,
+    )
+    run.run(80)
+    assert run.used(SETTLED_S, 80, ceiling) >= least
+    assert "faster than" not in str(run.throttle.told())
+
+
 def test_a_limit_behind_refusals_at_random_is_found() -> None:
     """Refusals that come far more often than before are a limit's."""
     gateway = Sliding(1000)
