@@ -10,7 +10,7 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.paths import outputs_of
-from batchpay.text import column_name, printable, row_count, wrapped
+from batchpay.text import column_name, money, printable, row_count, wrapped
 
 if TYPE_CHECKING:
     from batchpay.intake.maps.draft import Question
@@ -104,9 +104,12 @@ def _print(proposed: Proposed) -> None:
                 f"{column_name(column.name)}: {', '.join(column.targets) or 'left out'}",
                 f"({column.why.removeprefix('left out: ')})" if column.why else "",
             )
-    carried = [column_name(column.name) for column in proposed.columns if not (column.targets or column.why)]
-    if carried:
-        _line(f"not used, carried into the results: {', '.join(carried)}")
+    carried = [column for column in proposed.columns if not (column.targets or column.why)]
+    said = [f"{column_name(column.name)} ({column.evidence})" for column in carried if column.evidence]
+    if said:
+        _line(f"NOT USED, though it says something about payments: {', '.join(said)}")
+    if silent := [column_name(column.name) for column in carried if not column.evidence]:
+        _line(f"not used, carried into the results: {', '.join(silent)}")
     for entry in proposed.draft.entries:
         if entry.table not in ("columns", "split"):
             _line(f"[{entry.table}] {entry.line}", f"({entry.why})" if entry.why else "")
@@ -118,6 +121,12 @@ def _print(proposed: Proposed) -> None:
         names = dict.fromkeys(name for row in proposed.preview for name in row)
         header = ["", *(f"row {number}" for number in range(1, len(proposed.preview) + 1))]
         output.print_table(header, [[name, *(_cell(row.get(name)) for row in proposed.preview)] for name in names])
+    if proposed.totals:
+        click.echo("all rows examined, by direction, currency, status and day:")
+        rows = [
+            [one.by, one.value or "blank", f"{one.totals.rows:,}", money(one.totals.cents)] for one in proposed.totals
+        ]
+        output.print_table(["", "", "rows", "amount"], rows, frozenset({"rows", "amount"}))
 
 
 def _cell(text: str | None) -> str:

@@ -169,7 +169,41 @@ def refuse_no_header(names: Sequence[str], place: str) -> None:
     if unknown > UNKNOWN_MAX:
         raise FileRefused(f"{place}the header has {unknown:,} unknown columns; more than {UNKNOWN_MAX} are not read")
     if any(_ROUTING.fullmatch(name.strip()) for name in names) and not known_names(names, COLUMNS):
-        raise FileRefused(f"{place}the file has no header, its first row is a payment: add the columns' names")
+        raise FileRefused(
+            f"{place}the file has no header, its first row is a payment: add the columns' names above it, "
+            f"for instance {', '.join(_names_for(names))}"
+        )
+
+
+_CELLS = {
+    "Amount": r"[-+(\u2212]?[^0-9\s]{0,3} ?[0-9][0-9.,' ]*[.,][0-9]{2}[-)\u2212]?",
+    "Account Type": "[0-9]{1,2}|(?i:checking|savings|[cs])",
+    "Date": "[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}",
+    "Account Number": "[0-9]{4,17}",
+    "Email": r"[^@\s]+@[^@\s]+",
+    "Name": r".*[^\W\d_].*",
+}
+"""Names for columns, by what a cell of a payment looks like."""
+
+
+_CHECKED = "Routing Number"
+
+
+def _has_check_digit(cell: str) -> bool:
+    digits = [int(digit) for digit in cell.zfill(9)]
+    return sum(digit * weight for digit, weight in zip(digits, (3, 7, 1) * 3, strict=True)) % 10 == 0
+
+
+def _names_for(cells: Sequence[str]) -> list[str]:
+    """Propose a header for a row of cells: each name once, the others count."""
+    names: list[str] = []
+    for at, cell in enumerate(map(str.strip, cells), 1):
+        if _ROUTING.fullmatch(cell) and _CHECKED not in names and _has_check_digit(cell):
+            names.append(_CHECKED)
+            continue
+        fitting = (name for name, form in _CELLS.items() if re.fullmatch(form, cell) and name not in names)
+        names.append(next(fitting, f"Column {at}"))
+    return names
 
 
 def known_names(names: Iterable[str], known: Sequence[str]) -> int:

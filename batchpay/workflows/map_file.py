@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,17 +15,24 @@ import polars as pl
 
 from batchpay.errors import WrongUse
 from batchpay.intake.maps.draft import Draft, Question
+from batchpay.intake.maps.evidence import evidence_of
+from batchpay.intake.maps.formats import Pattern
 from batchpay.intake.maps.loading import mapping_of
 from batchpay.intake.maps.mapping import Mapping as ColumnMap
 from batchpay.intake.maps.proposal import Unmapped, finished, propose
 from batchpay.intake.source import Source, open_source
-from batchpay.schemas.columns import ACCOUNT, COLUMNS, MONEY, ROUTING
-from batchpay.text import masked, row_count
+from batchpay.payment import Totals
+from batchpay.schemas import checks
+from batchpay.schemas.columns import ACCOUNT, COLUMNS, DATES, DIRECTION, MONEY, ROUTING
+from batchpay.text import column_name, masked, row_count, totals_json
 from batchpay.writing.atomic import PendingFile
 
 ROWS_MAX = 100_000
 """How many rows are examined."""
 _STARS = "****"
+VALUES_MAX = 12
+"""How many values of a column are totaled apart."""
+LEFT_OUT_BY_MAP = "left out"
 SHOWN = 3
 """How many rows are shown as they would be sent."""
 _PLAIN = {ROUTING: "[0-9]{9}", **dict.fromkeys(MONEY, r"[0-9]{1,8}\.[0-9]{2}")}
@@ -63,6 +71,17 @@ class MapColumn:
     targets: tuple[str, ...]
     """Empty if it is carried into the results as is, or left out."""
     why: str
+    evidence: str | None = None
+    """What one that is not used says about the payments: `date`, `status`; None where it says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapTotal:
+    """The examined rows with one value of a column, or of the words that leave rows out."""
+
+    by: str
+    value: str
+    totals: Totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +100,8 @@ class Proposed:
     """What was answered, by the questions' keys, in their order."""
     preview: tuple[dict[str, str], ...]
     """The first rows by column, account numbers masked; a fault is in brackets."""
+    totals: tuple[MapTotal, ...]
+    """What the examined rows total by direction, currency, word of the status, and day."""
     written: Path | None = None
 
     @property
@@ -101,7 +122,13 @@ class Proposed:
             "rows": self.rows,
             "whole_file": self.is_whole,
             "columns": [
-                {"column": one.name, "targets": list(one.targets), "why": one.why or None} for one in self.columns
+                {
+                    "column": masked(one.name),
+                    "targets": list(one.targets),
+                    "why": one.why or None,
+                    "evidence": one.evidence,
+                }
+                for one in self.columns
             ],
             "map": self.draft.tables,
             "entries": [
@@ -121,6 +148,7 @@ class Proposed:
             ],
             "answers": self.answers,
             "first_rows": list(self.preview),
+            "totals": [{"by": one.by, "value": one.value, **totals_json(one.totals)} for one in self.totals],
             "written": str(self.written) if self.written else None,
             "exit_code": self.exit_code,
         }
@@ -142,8 +170,8 @@ def propose_map(
         draft = propose(cells)
         answered = _ask(draft, asker, given)
         finished(draft, list(cells))
-        columns, preview = _columns(draft, list(cells)), _preview(file, draft)
-        proposed = Proposed(name, sheet, rows, is_whole, columns, draft, answered, preview, write)
+        columns, (preview, totals) = _columns(draft, cells), _result(file, draft)
+        proposed = Proposed(name, sheet, rows, is_whole, columns, draft, answered, preview, totals, write)
         back = asker.take_back(proposed) if asker is not None else None
         if back is None:
             break
@@ -200,29 +228,65 @@ def _ask(draft: Draft, asker: Asker | None, given: dict[str, str]) -> dict[str, 
     return used
 
 
-def _columns(draft: Draft, names: list[str]) -> tuple[MapColumn, ...]:
+def _columns(draft: Draft, cells: Mapping[str, pl.Series]) -> tuple[MapColumn, ...]:
     targets = draft.targets
-    found = {name: (targets.get(name, []), "") for name in names}
+    found = {name: (targets.get(name, []), "") for name in cells}
     for entry in draft.entries:
-        if entry.table == "columns":
+        if entry.table == "columns" or (entry.table, entry.key) == ("rows", "column"):
             for name in entry.value if isinstance(entry.value, list) else [entry.value]:
                 found[name] = (found[name][0], entry.why)
-    for name in names:
+        elif entry.table == "templates":
+            for name in Pattern(str(entry.value)).names:
+                found[name] = (found[name][0], found[name][1] or f"part of {entry.key}")
+    for name in cells:
         if name in COLUMNS and not found[name][0] and not found[name][1]:
             found[name] = ([name], "it has the column's own name")
-    return tuple(MapColumn(name, tuple(targets), why) for name, (targets, why) in found.items())
+    return tuple(
+        MapColumn(name, tuple(targets), why, None if targets or why else evidence_of(name, cells[name].drop_nulls()))
+        for name, (targets, why) in found.items()
+    )
 
 
-def _preview(file: FileToMap, draft: Draft) -> tuple[dict[str, str], ...]:
-    """Return the first rows as the map renders them, without what an outsider may not see."""
+def _result(file: FileToMap, draft: Draft) -> tuple[tuple[dict[str, str], ...], tuple[MapTotal, ...]]:
+    """Return the first rows as the map renders them, without what an outsider may not see, and what all rows total."""
     mapping = mapping_of(draft.tables, "the map")
+    shown: list[dict[str, str]] = []
+    groups: dict[tuple[str, str], Totals] = {}
+    rows = 0
     with _open(file, mapping) as source:
-        chunk = next(source.chunks(), None)
-        if chunk is None:
-            return ()
-        shown = [name for name in COLUMNS if name in source.columns]
-        rows = chunk.head(SHOWN).rows(named=True)
-    return tuple({name: text for name in shown if (text := _shown(name, row)) is not None} for row in rows)
+        inner = dict(zip(source.own_header, source.own_columns, strict=True))
+        words = (
+            {} if mapping.rows is None else {f"column {column_name(mapping.rows.column)}": inner[mapping.rows.column]}
+        )
+        by = {name: pl.col(name) for name in (DIRECTION, *DATES) if name in source.columns}
+        by |= {told: pl.col(name) for told, name in words.items()}
+        has_currency = "currencyCode" in source.columns
+        by["currencyCode"] = pl.col("currencyCode").fill_null("USD") if has_currency else pl.lit("USD")
+        for chunk in source.chunks():
+            for row in chunk.head(max(0, SHOWN - rows)).rows(named=True):
+                texts = {name: text for name in COLUMNS if name in source.columns if (text := _shown(name, row))}
+                shown.append(texts)
+            rows += chunk.height
+            for told, place in by.items() if "amount" in source.columns else ():
+                cents = checks.cents(pl.col("amount")).cast(pl.Int128)
+                counted = chunk.group_by(place.fill_null("").alias("value")).agg(pl.len(), cents.sum().alias("cents"))
+                for value, count, sum_cents in counted.iter_rows():
+                    groups[told, value] = groups.get((told, value), Totals()) + Totals(count, int(sum_cents))
+            if rows >= ROWS_MAX:
+                break
+        left_out = {(LEFT_OUT_BY_MAP, word): totals for word, totals in source.left_out.items()}
+    found = [MapTotal(by, masked(value), totals) for (by, value), totals in sorted({**groups, **left_out}.items())]
+    return tuple(shown), tuple(_without_many(found))
+
+
+def _without_many(found: list[MapTotal]) -> Iterator[MapTotal]:
+    """Yield the totals; those of a column with many values, such as days, in one line."""
+    for by, some in groupby(found, lambda one: one.by):
+        values = list(some)
+        if len(values) > VALUES_MAX:
+            total = sum((one.totals for one in values), Totals())
+            values = [MapTotal(by, f"{len(values):,} values, {values[0].value} to {values[-1].value}", total)]
+        yield from values
 
 
 def _shown(name: str, row: dict[str, Any]) -> str | None:

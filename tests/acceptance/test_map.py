@@ -15,8 +15,8 @@ V4,Sigma Works,011000015,0009989,chk,$9.99,MAP-1004,
 """
 ANSWERS = (
     'transactionType = "CREDIT"', 'achAccountType = "BUSINESS"', 'achAgreementFlag = "1"',
-    '"Vendor Name" = ["achNameOnCheck", "billingCompany", "billingFirstName", "billingLastName"]',
-    'paymentId = "{Vendor ID}-{Invoice #}"', '"Net Due" = "amount"',
+    'achNameOnCheck = "Vendor Name"', 'billingCompany = "Vendor Name"', 'billingFirstName = "Vendor Name"',
+    'billingLastName = "Vendor Name"', 'paymentId = "{Vendor ID}-{Invoice #}"', 'amount = "Net Due"',
     'decimal = "."', 'thousands = ","', 'currency = "$"',
 )  # fmt: skip
 

@@ -23,7 +23,7 @@ ROUTING = ["021000021", "011000015", "021000322"]
 ACCOUNTS = ["11391039", "483110589481", "0009988"]
 PAYABLES: dict[str, list[Any]] = {
     "Vendor ID": ["V1", "V2", "V3"],
-    "Vendor Name": ["Acme Supplies Inc", "Delta Tools LLC", "Omega"],
+    "Vendor Name": ["Acme Supplies Inc", "Delta Tools LLC", "Max Born"],
     "Routing #": ROUTING,
     "Account #": ACCOUNTS,
     "Account Type": ["Checking", "Savings", "chk"],
@@ -247,7 +247,8 @@ def test_open_data_of_a_city_lacks_accounts() -> None:
     }  # fmt: skip
     draft = propose({name: pl.Series(values) for name, values in cells.items()})
     assert draft.tables["columns"] == {
-        "achCheckNumber": "CHECK_NO", "achNameOnCheck": "NAME", "invoiceNumber": "INVOICE", "amount": "AMOUNT",
+        "achCheckNumber": "CHECK_NO", "invoiceNumber": "INVOICE", "amount": "AMOUNT",
+        **dict.fromkeys(("achNameOnCheck", "billingCompany", "billingFirstName", "billingLastName"), "NAME"),
     }  # fmt: skip
     assert "can't be paid by ACH" in asked(draft)["achRoutingNumber"].text
     assert len(draft.questions) == 1
@@ -443,3 +444,22 @@ def test_what_amounts_are_in_is_asked(name: str, cells: list[Any], choices: list
         choose(draft, "amount", choices[0])
         assert draft.tables["formats"]["amount"]["unit"] == choices[0].split(":")[0]
         assert mapping_of(draft.tables, "m.toml").columns[name] == ("amount",)
+
+
+def test_days_of_payment_are_asked_about() -> None:
+    """Next month's payments left today: the column of their days was not used."""
+    days = ["01/15/2027", "01/29/2027", "01/13/2027"]
+    draft = draft_of(**{"Pay Date": days})
+    texts = [choice.text for choice in asked(draft)["payOn"].choices]
+    assert texts == ["on the day in Pay Date (01/13/2027 to 01/29/2027)", "all today: the dates are not used"]
+    choose(draft, "payOn", "on the day")
+    assert draft.targets["Pay Date"] == ["payOn"]
+    unsure = draft_of(Due=["03/04/2027", "05/04/2027", "05/04/2027"])
+    assert [choice.text.split(": ")[1] for choice in asked(unsure)["payOn"].choices] == [
+        "03/04/2027 is March 4, 2027", "03/04/2027 is April 3, 2027", "the dates are not used",
+    ]  # fmt: skip
+    choose(unsure, "payOn", "all today")
+    assert "Due" not in unsure.targets
+    theirs = draft_of(Fälligkeit=["09.11.2026", "27.11.2026", "11.11.2026"])
+    choose(theirs, "payOn", "on the day in Fälligkeit (11/09/2026 to 11/27/2026)")
+    assert theirs.tables["formats"]["payOn"] == {"date": "%d.%m.%Y"}

@@ -255,3 +255,20 @@ def test_an_existing_file_is_replaced_only_on_a_persons_word(tmp_path: Path) -> 
     assert path.read_text() == "typed by hand"
     make_template(path, replace=True)
     assert path.read_bytes() == made
+
+
+def test_what_the_map_makes_is_shown_in_totals(tmp_path: Path) -> None:
+    """Thirty green rows were agreed to of which six were refunds: three first rows show none of that."""
+    text = "Payee,ABA #,Acct #,Amt,D/C,Status,Ordered,Memo\n"
+    rows = (("10.00", "C", "Open"), ("20.00", "C", "Voided"), ("2.50", "D", "Open"), ("5.00", "C", "Open"))
+    for at, (amount, way, status) in enumerate(rows):
+        text += f"Ada Byron,021000021,00123{at},{amount},{way},{status},2026-11-0{at + 1},x\n"
+    answers = {**ANSWERS, "transactionType": "CREDIT: C is paid out", "rows": "left out", "achDepositType": "CHECKING"}
+    proposed = propose_map(FileToMap(write(tmp_path, text)), Person(answers), None)
+    assert [(one.by, one.value, one.totals.rows, one.totals.cents) for one in proposed.totals] == [
+        ("column Status", "Open", 3, 1750), ("currencyCode", "USD", 3, 1750), ("left out", "Voided", 1, 2000),
+        ("transactionType", "CREDIT", 2, 1500), ("transactionType", "DEBIT", 1, 250),
+    ]  # fmt: skip
+    unused = {one.name: one.evidence for one in proposed.columns if not (one.targets or one.why)}
+    assert unused == {"Ordered": "date", "Memo": None}
+    assert proposed.as_json()["totals"][2] == {"by": "left out", "value": "Voided", "rows": 1, "amount": "20.00"}

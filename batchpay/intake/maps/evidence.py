@@ -28,6 +28,7 @@ _LISTS = (
 CHOICES = {name: tables.CHOICES[name] for name in _LISTS} | {"billingState": (*STATES["US"], *STATES["CA"])}
 """Closed lists of ours that files of others have words for."""
 
+_LOOKED_AT = 1000
 _FUZZY = 0.86
 """How similar two names are that differ by a slip: difflib's ratio."""
 COMBINED = "achAccountType"
@@ -74,6 +75,16 @@ def beside(name: str) -> tuple[str, str | None, str | None]:
         if len(parts) > 1 and len(parts[at]) > 2 and currencies_of(parts[at]):
             currency = parts.pop(at).upper()
     return " ".join(parts), unit, currency
+
+
+def evidence_of(name: str, cells: pl.Series) -> str | None:
+    """Return what a column says about payments, by its name or by what it holds: `date`, `status`; None for nothing."""
+    some = cells.head(_LOOKED_AT).unique()
+    kind = words.evidence(name, some.to_list())
+    if kind is None and len(cells):
+        ways = dates(cells)
+        kind = "date" if ways.best and ways.best[0].count == len(cells) else "amounts" if has_decimals(cells) else None
+    return kind
 
 
 def ours_for(target: str, word: str) -> str | None:

@@ -45,12 +45,12 @@ from batchpay.intake.maps.questions import (
     side_entries,
     word_entries,
 )
-from batchpay.schemas.columns import ACCOUNT, COLUMNS, DATES, DIRECTION, MONEY, PAYMENT_ID, REQUIRED, ROUTING
+from batchpay.schemas.columns import ACCOUNT, COLUMNS, DATES, DIRECTION, MONEY, PAY_ON, PAYMENT_ID, REQUIRED, ROUTING
 from batchpay.schemas.words import header_means, meaning
 from batchpay.text import column_name
 
 NAME, FIRST, LAST = "achNameOnCheck", "billingFirstName", "billingLastName"
-_DEPOSIT, PAY_ON = "achDepositType", "payOn"
+_DEPOSIT = "achDepositType"
 _ENOUGH = 0.9
 """This share of a column's cells must be what its name says; the others will be errors in their rows."""
 _ENOUGH_OF_OURS = 0.5
@@ -344,7 +344,8 @@ class _Proposer:
         if target in CHOICES:
             return word_entries(target, name, cells)
         if target == NAME and not (self._found.get(FIRST) or self._found.get(LAST)):
-            return [], [self._how_named(name)]
+            how = self._how_named(name)
+            return (list(how.choices[0].entries), []) if len(how.choices) == 1 else ([], [how])
         return [], []
 
     def _of_direction(self, name: str, cells: pl.Series) -> tuple[list[Entry], list[Question]]:
@@ -388,7 +389,7 @@ class _Proposer:
         for one in found if not self._has(PAY_ON) else ():
             entries, questions = self._taken(PAY_ON, one)
             told, cells = column_name(one.name), self._cells[one.name]
-            days: pl.Series = dates(cells).best[0].texts.str.drop_nulls()
+            days: pl.Series = dates(cells).best[0].texts.drop_nulls()
             days = days.str.to_date("%m/%d/%Y").sort().dt.to_string("%m/%d/%Y")
             told = f"on the day in {told} ({days[0]} to {days[-1]})"
             how = next((question for question in questions if question.about == PAY_ON), None)
@@ -481,6 +482,7 @@ class _Proposer:
                 words += f" ({count:,} of {len(cells):,} can be split reliably)"
                 choices.append(Choice(words, (Entry("split", text, name, words),)))
         words = "companies: the whole name goes into each name field"
+        words += "" if choices else ", since no name can be split into first and last"
         company = [] if self._has("billingCompany") else ["billingCompany"]
         choices.append(
             Choice(words, tuple(Entry("columns", one, name, words) for one in (NAME, *company, FIRST, LAST)))
