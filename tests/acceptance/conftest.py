@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.command import Home
 from tests.support.oracle import Oracle, running_oracle
+from tests.support.postgres import Server
 from tests.support.warm import WARM
 
 
@@ -49,3 +50,18 @@ def oracle_home(home: Home, oracle: Oracle) -> Home:
     """A home whose gateway is the oracle."""
     home.origin = oracle.origin
     return home
+
+
+@pytest.fixture
+def paying_home(request: pytest.FixtureRequest, oracle_home: Home) -> Iterator[Home]:
+    """A home whose ledger is a file, or in a database."""
+    if request.param == "sqlite":
+        yield oracle_home
+        return
+    server: Server = request.getfixturevalue("postgres_server")
+    name = server.new_database()
+    oracle_home.extra["BATCHPAY_LEDGER"] = server.url(name)
+    made = oracle_home.run("ledger", "init", "--owner-url", server.owner_url(name))
+    assert made.returncode == 0, made.stderr
+    yield oracle_home
+    server.drop(name)

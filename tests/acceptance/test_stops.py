@@ -18,7 +18,6 @@ import pytest
 from tests.support.command import Home, small_file
 from tests.support.held_up import SHARED, SIGN
 from tests.support.oracle import Oracle, running_oracle
-from tests.support.postgres import Server
 from tests.support.warm import WARM, Process
 
 
@@ -332,21 +331,6 @@ def _held_up(home: Home, leave: int, hold: int, sign: str = SIGN) -> Iterator[Pr
             yield process
         finally:
             process.kill()
-
-
-@pytest.fixture
-def paying_home(request: pytest.FixtureRequest, oracle_home: Home) -> Iterator[Home]:
-    """A home whose ledger is a file, or in a database."""
-    if request.param == "sqlite":
-        yield oracle_home
-        return
-    server: Server = request.getfixturevalue("postgres_server")
-    name = server.new_database()
-    oracle_home.extra["BATCHPAY_LEDGER"] = server.url(name)
-    made = oracle_home.run("ledger", "init", "--owner-url", server.owner_url(name))
-    assert made.returncode == 0, made.stderr
-    yield oracle_home
-    server.drop(name)
 
 
 @pytest.mark.parametrize(("paying_home", "on_their_way"), [
