@@ -412,6 +412,13 @@ class Ledger(Protocol):
         Raises LedgerNotUsable where this machine does not know the zone.
         """
 
+    def certain_today(self) -> date:
+        """Return the day that it certainly is by now: an earlier one than today where the clock may be ahead.
+
+        The server's clock is right, and so is one that a time server keeps. Otherwise as much time has certainly passed
+        as the machine has been running since the last event before it was started, and at most a day more is believed.
+        """
+
     def zone(self) -> ZoneInfo | None:
         """Return the zone of the policy, in which days begin and end; None if nobody has set one."""
 

@@ -99,6 +99,11 @@ class OwnClock:
     """Whether it is as it was when the ledger was first opened in this boot."""
 
     @property
+    def boot(self) -> str:
+        """Which boot it is; empty if that is not known."""
+        return self.mark.partition(" ")[0]
+
+    @property
     def began_ms(self) -> int:
         """When this boot began, by the clock."""
         return int(self.mark.partition(" ")[2])
@@ -107,15 +112,21 @@ class OwnClock:
     def compare(cls, known: str | None) -> OwnClock:
         """Compare the clock with the mark that was kept when the ledger was last opened."""
         boot, began_ms = _boot(), now_ms() - since_boot_ms()
-        known_boot, _, known_ms = (known or "").partition(" ")
+        known_boot, known_ms = parse_mark(known)
         most_ms = CLOCK_BEHIND_MAX.total_seconds() * 1000
         if boot and known_boot == boot:
-            ahead_ms = began_ms - int(known_ms)
+            ahead_ms = began_ms - known_ms
             if abs(ahead_ms) <= most_ms:
                 return cls(f"{boot} {known_ms}", 0, is_known=True)
             if ahead_ms > 0 and not is_synchronized():
                 return cls(f"{boot} {known_ms}", ahead_ms, is_known=False)
         return cls(f"{boot} {began_ms}", 0, is_known=False)
+
+
+def parse_mark(text: str | None) -> tuple[str, int]:
+    """Read a boot and a time that were kept; one that is damaged is of no boot."""
+    boot, _, time_ms = (text or "").partition(" ")
+    return (boot, int(time_ms)) if time_ms.isdecimal() and time_ms.isascii() else ("", 0)
 
 
 def _boot() -> str:

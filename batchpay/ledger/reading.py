@@ -80,8 +80,9 @@ def zone(store: Store, view: View) -> ZoneInfo | None:
         ) from None
 
 
-def today(store: Store, view: View) -> date:
-    return to_datetime(store.now_ms()).astimezone(zone(store, view)).date()
+def today(store: Store, view: View, now_ms: int | None = None) -> date:
+    """Return the day that it is, or was at a time."""
+    return to_datetime(store.now_ms() if now_ms is None else now_ms).astimezone(zone(store, view)).date()
 
 
 NEVER_MS = 1 << 62

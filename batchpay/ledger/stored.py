@@ -78,6 +78,9 @@ class StoredLedger(ABC, Generic[_Store, _Run]):
         with self.store.reading() as view:
             return reading.today(self.store, view)
 
+    def certain_today(self) -> date:
+        return self.today()
+
     def zone(self) -> ZoneInfo | None:
         with self.store.reading() as view:
             return reading.zone(self.store, view)

@@ -120,6 +120,8 @@ def run_batch(
         batch = ledger.find(batch.batch)
     _refuse_a_ledger_brought_back(ledger, batch, request.results)
     _require_approval(ledger, batch, settings, request)
+    if request.why is None:
+        _require_certain_day(ledger, batch)
     clock = _note_clock(ledger, settings, progress)
     doubted = _rows_in_doubt(ledger, batch)
     request.stop.begin()
@@ -341,6 +343,17 @@ def _refuse_a_ledger_brought_back(ledger: Ledger, batch: BatchSummary, results: 
                 f"{path} shows {told}, so this ledger is an older copy. Restore the latest one; if there is none, "
                 "batchpay ledger accept --rows-in-doubt --reason TEXT puts in doubt what it would send"
             )
+
+
+def _require_certain_day(ledger: Ledger, batch: BatchSummary) -> None:
+    """Raise WaitingForPerson if rows are due only by a clock that may be ahead."""
+    today, certain = ledger.today(), ledger.certain_today()
+    if early := batch.due_by(today).rows - batch.due_by(certain).rows:
+        raise WaitingForPerson(
+            f"batch {batch.batch}: {row_count(early)} due by the clock of this machine, which shows {today:%m/%d/%Y}, "
+            f"and which no time server keeps; certainly it is {certain:%m/%d/%Y} or later. Nothing was sent: let a "
+            f"time server keep the clock, or if it is right: batchpay resume {batch.batch} --stale --reason TEXT"
+        )
 
 
 def _require_approval(ledger: Ledger, batch: BatchSummary, settings: Settings, request: RunRequest) -> None:

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
+from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from batchpay.errors import FileRefused, SettingsNotUsable, WrongUse
+from batchpay.errors import FileRefused, SettingsNotUsable, WaitingForPerson, WrongUse
 from batchpay.gateway.accounts import Preflight
 from batchpay.gateway.credentials import Credentials
-from batchpay.ledger.open import open_ledger
+from batchpay.ledger.open import create_ledger, open_ledger
 from batchpay.outcome import Outcome
 from batchpay.payment import State, Totals
 from batchpay.registration import digests
@@ -229,3 +231,38 @@ def test_the_zone_of_the_settings_file_is_taken_over_once(desk: Desk, on_both: N
         set_zone(desk.settings.ledger, "UTC5", "x", ANN)
     found = policy_of(desk.settings.ledger)
     assert (found["zone"], found["who"], found["why"]) == ("Asia/Tokyo", "ann@desk-3", "moved")
+
+
+def started_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, up_days: float = 0.0) -> None:
+    """Start the machine again; it has been running for so many days."""
+    (tmp_path / "boot").write_text("another boot")
+    monkeypatch.setattr("batchpay.ledger.machine.BOOT_ID", tmp_path / "boot")
+    monkeypatch.setattr("batchpay.ledger.machine.since_boot_ms", lambda: int(up_days * 86_400_000))
+
+
+@pytest.mark.parametrize(
+    ("days", "up_days", "is_kept", "is_sent"),
+    [(4, 0.1, False, False), (4, 0.1, True, True), (4, 3.1, False, True), (1, 0.1, False, True)],
+    ids=["nothing vouches for it", "a time server does", "the machine has been running since", "a day is believed"],
+)
+def test_a_row_that_is_due_only_by_a_doubtful_clock_waits(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, up_days: float, is_kept: bool, is_sent: bool
+) -> None:
+    """A machine that starts with a dead battery would send next month's rents today; no later event vouches for it."""
+    create_ledger(desk.settings.ledger, "tester")
+    at_noon(0)
+    register_with_days(monkeypatch, {2: days})
+    path = desk.file("pay.csv", *BILLS[:2])
+    name = desk.submit(path).batch
+    at_noon(days)
+    monkeypatch.setattr(clock, "synchronized", is_kept)
+    started_again(monkeypatch, tmp_path, up_days=up_days)
+    if is_sent:
+        assert desk.submit(path).of(State.ACCEPTED).rows == 2
+        return
+    register_with_days(monkeypatch, {})
+    assert desk.submit(desk.file("others.csv", BILLS[2])).exit_code == 0, "an event at the wrong time"
+    for call in (partial(desk.submit, path), partial(desk.resume, name)):
+        with pytest.raises(WaitingForPerson, match=rf"batch {name}: 1 row due by the clock of this machine"):
+            call()
+    assert desk.resume(name, "it is the fifth, by the newspaper").of(State.ACCEPTED).rows == 2

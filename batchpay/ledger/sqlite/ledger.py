@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from batchpay.errors import BatchHeld, WrongUse
+from batchpay.ledger import machine
+from batchpay.ledger import reading as common
 from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
 from batchpay.ledger.days import NO_CHECK, DayCheck, SendingDay
@@ -29,6 +31,8 @@ from batchpay.ledger.sqlite.run import SqlitePace, SqliteRun
 from batchpay.ledger.sqlite.store import SqliteStore
 from batchpay.ledger.stored import StoredLedger
 from batchpay.payment import Environment, State
+
+_DAY_MS = 86_400_000
 
 
 class SqliteLedger(StoredLedger[SqliteStore, SqliteRun]):
@@ -88,6 +92,13 @@ class SqliteLedger(StoredLedger[SqliteStore, SqliteRun]):
     def is_clock_sure(self) -> bool:
         clock, last_ms = OwnClock.compare(self.store.clock_mark), self.store.now_ms() - int(self.opened_after_s * 1000)
         return (clock.is_known and clock.began_ms <= last_ms) or is_synchronized()
+
+    def certain_today(self) -> date:
+        now_ms = self.store.now_ms() - self.store.ahead_ms
+        if not is_synchronized():
+            now_ms = min(now_ms, self.store.last_before_boot_ms + machine.since_boot_ms() + _DAY_MS)
+        with self.store.reading() as view:
+            return common.today(self.store, view, now_ms)
 
     def take_over(self, digest: bytes, who: str, say: Callable[[str], None]) -> None:
         """Do nothing: no other machine has a file."""

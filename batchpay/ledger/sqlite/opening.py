@@ -31,7 +31,7 @@ from batchpay.errors import (
 from batchpay.ledger import decisions
 from batchpay.ledger.event_chain import FIRST_MAC, event_mac
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
-from batchpay.ledger.machine import OwnClock, clock_behind, now_ms
+from batchpay.ledger.machine import OwnClock, clock_behind, now_ms, parse_mark
 from batchpay.ledger.paths import FileLock, LedgerPaths, check_directory, check_file, make_private_directory
 from batchpay.ledger.records import Accepted, Contents
 from batchpay.ledger.sqlite import restoring
@@ -231,6 +231,9 @@ def _open(
         store.ledger_id, store.clock_mark = meta.get("ledger id", ""), meta.get("clock")
         store.machine = keys.machine_mark(machine) if machine else None
         opened_after_s = (now_ms() - last[1]) / 1000 if last else 0.0
+        known_boot, before_ms = parse_mark(meta.get("last before boot"))
+        boot = OwnClock.compare(store.clock_mark).boot
+        store.last_before_boot_ms = before_ms if boot and boot == known_boot else last[1] if last else 0
         if not may_have_moved:
             refuse_moved(store)
         store.differences = _differences(store, opened_after_s)
@@ -289,6 +292,8 @@ def _probe(store: SqliteStore) -> None:
             transaction.execute(sql.PROBE, (str(now_ms()),))
             store.clock_mark = OwnClock.compare(store.clock_mark).mark
             transaction.execute(sql.KEEP_CLOCK_MARK, (store.clock_mark,))
+            before = f"{OwnClock.compare(store.clock_mark).boot} {store.last_before_boot_ms}"
+            transaction.execute(sql.SET_META, ("last before boot", before))
     except LedgerMissing:
         raise
     except BatchpayError as error:

@@ -147,6 +147,8 @@ class SqliteStore:
         """What the witness remembers of the machine: this one's identity, or the last known if it has none."""
         self.clock_mark: str | None = None
         """What the ledger knows of this machine's boot and clock."""
+        self.last_before_boot_ms = 0
+        """Time of the last event when the ledger was first opened since the machine was started."""
         self._process = os.getpid()
         self._turn = threading.Lock()
         self._broken: str | None = None
