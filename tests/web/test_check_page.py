@@ -411,3 +411,20 @@ def test_the_check_rejects_what_a_run_would_and_says_where_it_could_not_ask(
     file_id = send(house, csv_of(*ROWS[:1]), "unasked.csv")
     assert house.facts(file_id)["would_send"] == 1
     assert "The gateway accounts could not be checked." in check_page(house, file_id)
+
+
+def test_warnings_are_told_with_their_places_and_stay_with_the_payment(house: House) -> None:
+    """A page had counts: neither who approved nor who looked a week later could tell which payment it was about."""
+    rows = [*ROWS, ROWS[0] | {"paymentId": "D", "invoiceNumber": "D", "achAccountNumber": "AB648443"}]
+    file_id = house.ask(*rows)
+    told = house.page("daniel", f"/files/{file_id}/approve")
+    assert "1 row: achAccountNumber" in told
+    assert "(line 5)" in told
+    house.approve(file_id)
+    house.work()
+    batch = house.file(file_id)["batch"]
+    run = house.page("lee", f"/files/{file_id}/run")
+    assert "1 warning: the results and the report have each with its payment" in run
+    results = house.get("maria", f"/batches/{batch}/results?as=csv").get_data(as_text=True)
+    (one,) = [line for line in csv.DictReader(io.StringIO(results)) if line["warnings"]]
+    assert (one["paymentId"], one["warnings"].partition(": ")[0]) == ("D", "achAccountNumber")
