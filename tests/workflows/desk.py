@@ -80,10 +80,11 @@ class Desk:
     """From the latest submission."""
 
     def file(self, name: str, *rows: dict[str, str]) -> Path:
-        """Write a payment file."""
-        lines = [",".join((PLAIN | row).get(column, "") for column in COLUMNS) for row in rows]
+        """Write a payment file; it has days if a row has one."""
+        columns = COLUMNS if any("payOn" in row for row in rows) else COLUMNS[:-1]
+        lines = [",".join((PLAIN | row).get(column, "") for column in columns) for row in rows]
         path = self.folder / name
-        path.write_text("\n".join([",".join(COLUMNS), *lines]) + "\n")
+        path.write_text("\n".join([",".join(columns), *lines]) + "\n")
         return path
 
     def limit(self, amount: str) -> None:
