@@ -36,7 +36,8 @@ PAYMENT_ID_DUPLICATE = RuleFacts(
     "error",
     "H",
     "unique in the file",
-    "another row of the file has the same paymentId, none of them is sent until each has its own",
+    "another row of the file has the same paymentId, none of them is sent: different payments need ids of their own, "
+    "and one payment of several invoices is one row with the total",
 )
 ROW_DUPLICATE = RuleFacts(
     ROW,

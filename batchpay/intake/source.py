@@ -74,8 +74,9 @@ class Source:
     """What the latest reading found at the end of the file."""
     left_out: dict[str, Totals] = field(default_factory=dict)
     """Rows that the map left out in the latest complete reading, by the word that says they are no payments."""
-    row_words: str | None = None
-    """The carried column by whose words the map knows which rows are payments."""
+    used: frozenset[str] = frozenset()
+    """The carried columns that the map uses all the same: for which rows are payments, for both sides of amounts, in
+    templates."""
     counting: CountingColumns | None = None
     """What a reading found about the columns that a map makes paymentIds from."""
     sheet: str | None = None
@@ -269,7 +270,7 @@ def _source(
         own_of=mapping.own_of(own),
         own_amounts=mapping.own_amounts(own),
         left_out=applied.left_out,
-        row_words=None if mapping.rows is None else mapping.rows.column,
+        used=frozenset(mapping.sources),
         counting=applied.counting,
         _chunks=lambda: applied.chunks(chunks()),
         _payments=source._payments if mapping.rows is None else applied.payments,

@@ -6,12 +6,12 @@ Everything else is listed for whoever signs: what a file says is used, asked, re
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import polars as pl
 
 from batchpay.schemas.catalogue import ROW_STATUS
-from batchpay.schemas.columns import CELL_MARKS, COLUMNS, ROW_MARKS, STATUS
+from batchpay.schemas.columns import CELL_MARKS, COLUMNS, PAY_ON, ROW_MARKS, STATUS
 from batchpay.schemas.rule import RuleOptions
 from batchpay.schemas.words import evidence, header_means, says_no
 from batchpay.text import column_name
@@ -28,10 +28,10 @@ _KINDS = ("status", "direction", "date", "currency", "schedule")
 
 
 class Carried:
-    """The carried columns of one file, chunk by chunk, but for the one that is used all the same."""
+    """The carried columns of one file, chunk by chunk, but for those that a map uses all the same."""
 
-    def __init__(self, options: RuleOptions, used: str | None) -> None:
-        self._not_told = {*ROW_MARKS, *COLUMNS, "payOn", used}
+    def __init__(self, options: RuleOptions, used: Collection[str]) -> None:
+        self._not_told = {*ROW_MARKS, *COLUMNS, *used}
         self._checks_status = ROW_STATUS.name not in options.rules_off
         self._cells: dict[str, Counter[str] | None] = {}
         """By column, how often each different cell is there; None where there are too many, or it is of nothing."""
@@ -54,7 +54,7 @@ class Carried:
 
     def add(self, chunk: pl.DataFrame) -> None:
         """Count what the columns of a chunk of the first pass say."""
-        self._pays_on_days |= "payOn" in chunk.columns
+        self._pays_on_days |= PAY_ON in chunk.columns and chunk[PAY_ON].null_count() < chunk.height
         for name in self._carried(chunk):
             counted = self._cells.setdefault(name, Counter())
             if counted is None:

@@ -5,7 +5,7 @@ It reads no file and writes none. The caller counts, keeps and writes what a res
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date
@@ -77,12 +77,18 @@ class ChunkSource(Protocol):
 class RowCheck:
     """One file's pass through the rules: first `results`, to the end, then `finish`.
 
-    `line_word` is what a row's position is called in the file: `line` in a CSV, `row` in a sheet; `used` is a carried
-    column that says which rows are payments.
+    `line_word` is what a row's position is called in the file: `line` in a CSV, `row` in a sheet; `used` are
+    carried columns that a map uses all the same.
     """
 
     def __init__(
-        self, source: ChunkSource, options: RuleOptions, storage: ExitStack, *, line_word: str, used: str | None = None
+        self,
+        source: ChunkSource,
+        options: RuleOptions,
+        storage: ExitStack,
+        *,
+        line_word: str,
+        used: Collection[str] = (),
     ) -> None:
         unknown = check_rules_off(options.rules_off)
         if unknown:

@@ -346,7 +346,7 @@ def _check_file(source: Source, request: FileRequest, context: CheckContext) -> 
     if context.ledger is not None and checked.batch is not None:
 
         def again(storage: ExitStack) -> Iterator[ChunkResult]:
-            check = RowCheck(source, request.rules, storage, line_word=source.line_word, used=source.row_words)
+            check = RowCheck(source, request.rules, storage, line_word=source.line_word, used=source.used)
             yield from check.results()
             yield from check.finish(checked.late_failures)
 
@@ -388,7 +388,7 @@ class _Reading:
         with ExitStack() as storage:
             source, rules = checked.source, self._request.rules
             chunks = self._content or source
-            check = RowCheck(chunks, rules, storage, line_word=source.line_word, used=source.row_words)
+            check = RowCheck(chunks, rules, storage, line_word=source.line_word, used=source.used)
             rejected, late_rejected = FrameSpool(storage), FrameSpool(storage)
             for result in check.results():
                 verdict.add(result)

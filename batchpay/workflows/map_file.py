@@ -103,6 +103,9 @@ class Proposed:
     totals: tuple[MapTotal, ...]
     """What the examined rows total by direction, currency, word of the status, and day."""
     written: Path | None = None
+    encoding: str | None = None
+    asked_sheet: str | None = None
+    """How a person said that the file is read, which a check must be told as well."""
 
     @property
     def exit_code(self) -> int:
@@ -112,7 +115,9 @@ class Proposed:
     @property
     def next_command(self) -> str:
         """Return the command to run with the map."""
-        return f"batchpay validate {shlex.quote(self.file)} --map {shlex.quote(str(self.written or 'FILE'))}"
+        asked = (("--map", str(self.written or "FILE")), ("--encoding", self.encoding), ("--sheet", self.asked_sheet))
+        options = (f"{option} {shlex.quote(value)}" for option, value in asked if value)
+        return f"batchpay validate {shlex.quote(self.file)} {' '.join(options)}"
 
     def as_json(self) -> dict[str, Any]:
         """Return the map with what is open and its first rows, as CONTRACT.md says."""
@@ -171,7 +176,9 @@ def propose_map(
         answered = _ask(draft, asker, given)
         finished(draft, list(cells))
         columns, (preview, totals) = _columns(draft, cells), _result(file, draft)
-        proposed = Proposed(name, sheet, rows, is_whole, columns, draft, answered, preview, totals, write)
+        proposed = Proposed(
+            name, sheet, rows, is_whole, columns, draft, answered, preview, totals, write, file.encoding, file.sheet
+        )
         back = asker.take_back(proposed) if asker is not None else None
         if back is None:
             break
@@ -306,7 +313,7 @@ def _write(path: Path, proposed: Proposed) -> None:
     looked_at = f"{row_count(proposed.rows)} examined"
     headline = [
         f"A map for {Path(proposed.file).name} ({looked_at}), proposed by batchpay map. Check it before use.",
-        "Open questions are commented out under their table: remove the # from the correct line.",
+        "Answers to open questions are commented out under their table: remove the # from the correct line.",
         "To take an answer back, correct its line here, or propose another map with batchpay map.",
     ]
     pending = PendingFile(path)

@@ -26,6 +26,7 @@ def test_a_layout_is_paid_by_answering_only(sandbox_home: Home, name: str, whose
     assert mapped.exit_code == 0, mapped.output
     assert len(mapped.asked) <= layout.questions, mapped.asked
     assert "all rows examined, by direction, currency, status and day:" in mapped.output
+    assert " ".join(("then: batchpay validate theirs.csv --map m.toml", *layout.options)) in mapped.output
     load_mapping(str(sandbox_home.path / "m.toml"))
     sent = sandbox_home.json("submit", "theirs.csv", "--map", "m.toml", *layout.options)
     assert sent["rows"] == sent["accepted"] + sent["rejected"] + sent["left_out"]["rows"], sent

@@ -140,6 +140,13 @@ class Draft:
     def toml(self, headline: Sequence[str]) -> str:
         """Return the file: lines with their reasons, and below each table the lines that an open question could add."""
         lines = [f"# {printable(line)}" for line in headline]
+        if self.needed:
+            lines += [
+                "",
+                "# Nothing is sent while a question is listed here: answer it below, and delete its line.",
+                "open = [",
+            ]
+            lines += [*(f"  {_text(question.key)}," for question in self.needed), "]"]
         offered = {(one.table, one.key, str(one.value)): (question, one) for question, one in _offered(self.questions)}
         opened = list(offered.values())
         names = dict.fromkeys([entry.table for entry in self.entries] + [entry.table for _, entry in opened])

@@ -17,14 +17,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from batchpay.errors import FileRefused, did_you_mean
+from batchpay.errors import FileRefused, WaitingForPerson, did_you_mean
 from batchpay.intake.maps.formats import DECIMALS, MEANINGS, THOUSANDS, UNITS, DateFormat, NumberFormat, Pattern
 from batchpay.intake.maps.mapping import Mapping, RowWords
 from batchpay.intake.small_tables import read_toml
 from batchpay.schemas.amount_text import currencies_of
 from batchpay.schemas.columns import COLUMNS, DATES, DIRECTION, FLAGS, MONEY
 from batchpay.schemas.tables import CHOICES
-from batchpay.text import column_name
+from batchpay.text import column_name, printable
 
 LEFT_OUT = "left_out"
 """The entry of [columns] that names the file's columns that are left out."""
@@ -38,8 +38,18 @@ _WRITTEN = {"ours = theirs": True, "theirs = ours": False}
 
 
 def load_mapping(path: str) -> Mapping:
-    """Read a map; raises FileRefused naming whatever in it is unknown or contradictory."""
-    return mapping_of(read_toml(path, "column map"), path)
+    """Read a map; raises FileRefused naming whatever in it is unknown or contradictory.
+
+    Raises WaitingForPerson while it has open questions.
+    """
+    tables = read_toml(path, "column map")
+    if questions := tables.pop("open", None):
+        first = questions[0] if isinstance(questions, list) else questions
+        raise WaitingForPerson(
+            f"the map {path} has open questions, the first: {printable(str(first))} Answer them in the map, and delete "
+            "the lines of its list `open`, or propose another map on a terminal (batchpay map)"
+        )
+    return mapping_of(tables, path)
 
 
 def mapping_of(tables: dict[str, Any], path: str) -> Mapping:
