@@ -55,9 +55,9 @@ def demo(context: Context, out: str, postgres: bool) -> int:
     folder = Path(out)
     with ExitStack() as running:
         database = running.enter_context(running_database()) if postgres else None
+        origin = running.enter_context(running_sandbox(quietly=context.json))  # first: its add-on may be missing
         empty_folder(folder)
         shutil.copyfile(sample_file(), folder / "payments.csv")
-        origin = running.enter_context(running_sandbox(quietly=context.json))
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("BATCHPAY_")},
             "BATCHPAY_BASE_URL": origin,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, Whole, option
@@ -32,6 +34,18 @@ if TYPE_CHECKING:
     from batchpay.workflows.resolve import InDoubt, ProposedDecisions, Signature
 
 _WORDS = ("accepted", "declined", "send again")
+
+
+class _Words(click.Choice[str]):
+    """A choice of words, some with a blank: bash inserts what it is given, and other shells quote it themselves."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Name the words that begin so."""
+        found = super().shell_complete(ctx, param, incomplete)
+        is_bash = os.environ.get("_BATCHPAY_COMPLETE") == "bash_complete"
+        return [CompletionItem(f'"{one.value}"') if is_bash and " " in one.value else one for one in found]
+
+
 _EFFECTS = {
     State.ACCEPTED: "will be accepted: paid, never sent again",
     State.DECLINED: "will be declined: not paid, never sent again",
@@ -47,7 +61,7 @@ _EXIT_IN_DOUBT = 7
 @option("--export", metavar="SHEET", help="Write the rows in doubt as a sheet to fill in (.csv or .xlsx).")
 @option("--from", "from_", metavar="SHEET", help="Settle rows as decided in a filled-in sheet.")
 @option("--row", type=Whole(1), metavar="N", help="Settle this row.")
-@option("--decision", type=click.Choice(_WORDS, case_sensitive=False), help="What happened to the payment.")
+@option("--decision", type=_Words(_WORDS, case_sensitive=False), help="What happened to the payment.")
 @option("--reference", metavar="TEXT", help="The gateway's own id of the payment, if you found it.")
 @option("--reason", metavar="TEXT", help="How you know; it is recorded. No account numbers.")
 @option("--name", metavar="NAME", help="Name of the person deciding; it is recorded.")

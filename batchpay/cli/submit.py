@@ -35,7 +35,7 @@ from batchpay.cli.options import (
 )
 from batchpay.cli.paths import Outputs, beside, check_folder, expand, make_folder, outputs_among, outputs_of
 from batchpay.cli.process import actor
-from batchpay.errors import BatchpayError, WrongUse
+from batchpay.errors import BatchpayError, WaitingForPerson, WrongUse
 from batchpay.settings import Settings
 from batchpay.text import place_word, printable
 from batchpay.workflows.marks import PLAN
@@ -181,10 +181,13 @@ def _submit_all(
 ) -> None:
     """Submit one file after the other: what stops the sending of one stops the call, limits hold over all of them."""
     from batchpay.cli.resume import batches_of_inbox, resume_one
-    from batchpay.workflows.status import all_in_doubt
+    from batchpay.workflows.status import all_in_doubt, waits_for_person
 
     left = batches_of_inbox(settings) if options["inbox"] else {}
     if not (paths or left):
+        if (told := waits_for_person(settings)) is not None:  # a night without files ends as the next one with some
+            codes.append(WaitingForPerson.exit_code)
+            click.echo(f"batchpay: {printable(told)}", err=True)
         look = partial(all_in_doubt, settings)
         work_through(context, paths, lambda path: (0, {}), codes, in_doubt=look, account=account)
         return

@@ -258,10 +258,10 @@ def demo(listen: str, on_stop: Callable[[Callable[[], None]], None]) -> None:
     from batchpay.web.server import serve
     from batchpay.web.site import Listen
 
-    empty_folder(FOLDER)
     payments = FOLDER / "payments.csv"
-    shutil.copyfile(sample_file(), payments)
-    with running_sandbox() as origin:
+    with running_sandbox() as origin:  # first: its add-on may be missing
+        empty_folder(FOLDER)
+        shutil.copyfile(sample_file(), payments)
         settings = _settings(origin)
         with TemporaryDirectory() as folder:
             rejects = Path(folder) / "rejects.csv"

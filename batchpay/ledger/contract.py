@@ -309,7 +309,10 @@ class Ledger(Protocol):
     # Reading
 
     def find(self, reference: str | None, environment: Environment | None = None) -> BatchSummary:
-        """Find a batch by name or unique beginning; None means the latest (of one environment). Raises WrongUse."""
+        """Find a batch by name or unique beginning; None means the latest. Raises WrongUse.
+
+        Of one environment, if that is given: a batch of the other one is not taken.
+        """
 
     def batches(self) -> list[BatchSummary]:
         """Return all batches, the latest first."""

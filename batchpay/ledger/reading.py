@@ -145,7 +145,10 @@ def find(store: Store, reference: str | None, environment: Environment | None) -
                 raise WrongUse(f"there is no batch {reference}; batchpay status lists them")
             if len(found) > 1:
                 raise WrongUse(f"more than one batch begins with {reference}; give more of its name")
-        return _summary(store, view, found[0])
+        batch = _summary(store, view, found[0])
+    if environment not in (None, batch.environment):
+        raise WrongUse(f"batch {batch.batch} is {batch.environment}, and the settings are for {environment} payments")
+    return batch
 
 
 def batch_number(store: Store, name: str) -> tuple[int, bytes]:

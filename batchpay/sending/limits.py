@@ -99,8 +99,8 @@ class Limits:
 class CircuitBreaker:
     """Stops a run whose answers prove nothing, before many rows are in doubt; shared by all threads of a run.
 
-    One row in doubt is enough while the gateway has never given a recognized answer; after that, the numbers in a row
-    and in all that the settings give.
+    One row in doubt is enough while no answer of this run was recognized, whatever the gateway answered to earlier
+    ones; after that, the numbers in a row and in all that the settings give.
     """
 
     def __init__(self, settings: SubmitSettings) -> None:
@@ -109,7 +109,7 @@ class CircuitBreaker:
         self._lock = threading.Lock()
         self._in_a_row = self._in_all = 0
         self.ever_recognized = False
-        """Whether the gateway has given an answer that the profile knows: then more than one row may be in flight."""
+        """Whether this run was given an answer that the profile knows: then more than one row may be in flight."""
 
     def reason_to_stop(self, outcome: Outcome) -> str | None:
         """Count a row's last outcome; return why the run must not continue, or None."""

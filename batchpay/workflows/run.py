@@ -290,6 +290,8 @@ class _BatchRun:
             throttle = Throttle.from_settings(settings.submit, stop, shared, start := shared.found())
             if start is not None and throttle.state().rate == start.rate:
                 self._progress.say(f"starting at {start}, the pace at which an earlier run ended")
+            if (now := shared.look()) is not None and now.paused_s >= 1:
+                self._progress.say(f"the gateway asked another run to wait: sending begins in {now.paused_s:.0f} s")
             attempts = Attempts(settings.submit, stop)
             self._sender = Sender(self._run, client.pay, throttle, attempts, settings.submit, stop)
             try:

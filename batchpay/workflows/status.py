@@ -77,6 +77,17 @@ def all_in_doubt(settings: Settings) -> dict[str, dict[str, Totals]]:
         return found
 
 
+def waits_for_person(settings: Settings) -> str | None:
+    """Return why new files wait for a person: the ledger was accepted, and nobody has said what it lost."""
+    try:
+        ledger = open_ledger(settings.ledger, read_only=True)
+    except LedgerNotUsable:  # told by whoever looks for rows in doubt
+        return None
+    with closing(ledger):
+        lost = ledger.lost_window()
+        return None if lost is None else lost.waits
+
+
 def all_batches(settings: Settings) -> list[Summary]:
     """Return every batch's summary, the latest first."""
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:

@@ -91,7 +91,8 @@ def submit(
     The same content is the same batch: what an earlier call did is not done again. A missing ledger is created only for
     a test gateway on loopback.
     """
-    create_as = str(actor) if is_rehearsal(settings.gateway) else None
+    # A plan belongs to a ledger that is there already.
+    create_as = str(actor) if is_rehearsal(settings.gateway) and submission.plan is None else None
     with closing(open_ledger(settings.ledger, create_as=create_as)) as ledger:
         if not submission.decisions.paid_elsewhere_checked:
             refuse_other_environment(ledger, settings)

@@ -384,6 +384,10 @@ def test_the_shell_completes(shell: str) -> None:
     # every completion of a file's name used to be empty: whoever had turned it on had to type names out
     assert completed("batchpay", "submit", "pay").startswith("file")
     assert completed("batchpay", "submit", "--inbox", "pay").startswith("dir")
+    # bash inserts a value as it stands: `send again` became two words, of which the second was no option's
+    words = completed("batchpay", "resolve", "3f2a", "--decision", "send")
+    assert ('"send again"' in words) is (shell == "bash")
+    assert "send again" in words
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")

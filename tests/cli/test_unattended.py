@@ -13,10 +13,19 @@ from typing import Any
 import click
 import pytest
 
+from batchpay.cli import demo
 from batchpay.cli.context import Context
 from batchpay.cli.operations import unattended_run
 from batchpay.cli.paths import Outputs
-from batchpay.errors import BatchpayError, CredentialsNotUsable, LedgerNotUsable, NotUsable, WaitingForPerson, WrongUse
+from batchpay.errors import (
+    BatchpayError,
+    CredentialsNotUsable,
+    LedgerNotUsable,
+    NotUsable,
+    SettingsNotUsable,
+    WaitingForPerson,
+    WrongUse,
+)
 from batchpay.payment import Totals
 from tests.model import clock
 from tests.support.command import small_file
@@ -193,6 +202,40 @@ def test_a_clock_far_ahead_is_told_also_in_the_quiet(call: Caller, monkeypatch: 
     ahead = "the clock was 90 days after the ledger's last event: is the date correct?"
     assert (told["exit_code"], told["notes"]) == (0, [ahead])
     assert f'WARNING clock is ahead reason="{ahead}"' in Path("run.log").read_text()
+
+
+def test_a_night_without_files_waits_for_a_person_as_health_does(call: Caller, tmp_path: Path) -> None:
+    """The ledger was accepted and nobody had said what it lost: an empty inbox ended with 0, and health with 8."""
+    (tmp_path / "inbox").mkdir()
+    call("ledger", "init")
+    call("submit", str(small_file(tmp_path / "a.csv", 2)))
+    call("ledger", "accept", "--rows-in-doubt", "--reason", "a whole machine was brought back")
+    for _ in range(2):
+        assert call("submit", "--inbox", str(tmp_path / "inbox"))["exit_code"] == 8
+        assert "batchpay ledger accept --confirm" in call.text("submit", "--inbox", str(tmp_path / "inbox"))
+    call("ledger", "accept", "--confirm")
+    assert call("submit", "--inbox", str(tmp_path / "inbox"))["exit_code"] == 0
+
+
+def test_a_submission_from_a_plan_makes_no_ledger(call: Caller, tmp_path: Path) -> None:
+    """On loopback a ledger comes into being by the first submission: a broken plan was refused, and left one."""
+    plan, file = tmp_path / "plan.json", small_file(tmp_path / "a.csv", 2)
+    plan.write_text("{}")
+    assert call.exit_code("submit", str(file), "--from-plan", str(plan)) == 5
+    assert not (tmp_path / "state" / "ledger.db").exists()
+
+
+def test_a_demo_without_its_add_on_leaves_no_folder(
+    call: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sandbox could not start, and the folder for what it would have shown stayed."""
+
+    def missing(**_: bool) -> None:
+        raise SettingsNotUsable("the add-on sandbox is not installed")
+
+    monkeypatch.setattr(demo, "running_sandbox", missing)
+    assert call.fails("demo", "--out", str(tmp_path / "shown")) == 5
+    assert not (tmp_path / "shown").exists()
 
 
 def test_a_doubt_does_not_make_a_failed_call_a_completed_one(call: Caller, url: str, tmp_path: Path) -> None:

@@ -39,6 +39,15 @@ def test_a_rehearsal_makes_no_live_row_a_duplicate(ledger: Ledger) -> None:
     assert ledger.check() == []
 
 
+def test_a_batch_of_the_other_world_is_not_found_by_its_name(ledger: Ledger) -> None:
+    """`resume NAME` and `cancel NAME` took a batch of tests under the settings of live payments."""
+    name = register(ledger, columns(ledger, [1]), environment=TEST)
+    assert ledger.find(name[:5], TEST).batch == ledger.find(name).batch == name
+    for reference in (name, name[:5]):
+        with pytest.raises(WrongUse, match=f"batch {name} is test, and the settings are for live payments"):
+            ledger.find(reference, LIVE)
+
+
 def test_a_world_without_a_batch_says_so(ledger: Ledger) -> None:
     """The latest batch of the live world is never the sandbox's."""
     register(ledger, columns(ledger, [1]), environment=TEST)

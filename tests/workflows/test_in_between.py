@@ -18,7 +18,7 @@ from batchpay.errors import RunStopped, SettingsNotUsable, WaitingForPerson, Wro
 from batchpay.intake import streams
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import Decision
-from batchpay.payment import State, Totals
+from batchpay.payment import Environment, State, Totals
 from batchpay.sending.limits import Limits
 from batchpay.settings import PolicySettings
 from batchpay.summary import Summary
@@ -26,7 +26,7 @@ from batchpay.workflows import submit as submitting
 from batchpay.workflows.file_check import check_file
 from batchpay.workflows.move_gateway import move_gateway
 from batchpay.workflows.reconcile import ReconcileRequest, reconcile
-from tests.workflows.desk import ANN, IN_DOUBT, Desk
+from tests.workflows.desk import ANN, IN_DOUBT, Desk, Quiet
 from tests.workflows.test_settling import Reader
 
 ONE = {"invoiceNumber": "A-1", "amount": "10.00"}
@@ -242,3 +242,23 @@ def test_who_names_no_batch_is_told_of_the_others_that_wait(desk: Desk, monkeypa
     assert not desk.resume(stopped, stale_reason="the suppliers still wait").notes
     assert not desk.resume().notes
     assert desk.arrived == {"A-1": 1, "A-2": 1}
+
+
+@pytest.mark.usefixtures("on_both")
+def test_a_pause_that_another_run_was_asked_for_is_said_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that began while the gateway had asked an earlier one to wait seemed to do nothing, without a word."""
+    said: list[str] = []
+    monkeypatch.setattr(Quiet, "say", lambda _, text: said.append(text))
+    desk.settings = replace(desk.settings, submit=replace(desk.settings.submit, wait_s_max=0.0))  # said, not waited
+    first, second = (desk.file(f"{at}.csv", {"invoiceNumber": at, "amount": f"{at}.00"}) for at in ("1", "2"))
+    desk.submit(first)
+    assert said == []
+    origin = desk.settings.gateway.base_url
+    with (
+        closing(open_ledger(desk.settings.ledger)) as ledger,
+        closing(ledger.shared_pace(Environment.TEST, origin)) as pace,
+    ):
+        pace.pause(300.0)
+    assert desk.submit(second).of(State.ACCEPTED).rows == 1
+    (told,) = said
+    assert told.startswith("the gateway asked another run to wait: sending begins in ")
