@@ -260,8 +260,9 @@ def go_on(world: World, batch: Batch, *, stale: bool) -> None:
     """Resume a batch; one that nobody touched for a week needs a person's decision."""
     options = ["--stale", "--reason", "still due"] if stale else []
     used = [one.at_h for one in world.commands.values() if batch in (one.batch, one.known)]
+    untouched_h = world.hours - max(used, default=batch.registered_h)
     forbidden = ""
-    if not stale and world.hours - max(used, default=batch.registered_h) > STALE_H:
+    if not stale and untouched_h > STALE_H and not any(map(batch.day_of, batch.states)):
         forbidden = "nobody touched the batch for more than a week"
     world.run("resume", batch.name, *options, "--json", rows=list(batch.rows), known=batch, forbidden=forbidden)
 

@@ -12,7 +12,7 @@ import unicodedata
 from dataclasses import dataclass, field, replace
 
 DUPLICATE_DAYS = 5
-_UNCLEAR_H = 12
+UNCLEAR_H = 12
 """How close to the limit of days the model does not decide: a walk's days aren't the program's milliseconds."""
 _AMOUNT = re.compile(r"([0-9]+)\.([0-9]{2})")
 _REPAIRABLE = re.compile(r"([0-9]+)(\.[0-9])?")
@@ -30,6 +30,8 @@ class Row:
     payment_id: str = ""
     start: str = ""
     """recurringStartDate, or blank."""
+    pay_on: str = ""
+    """payOn, or blank."""
 
     @property
     def cents(self) -> int | None:
@@ -60,7 +62,7 @@ class Row:
             found.add("amount.limit")
         if row.direction not in ("DEBIT", "CREDIT"):
             found.add("transactionType.choice")
-        if row.start and datetime.datetime.strptime(row.start, "%m/%d/%Y").date() < today:  # noqa: DTZ007
+        if (start := day_of(row.start)) is not None and start < today:
             found.add("recurringStartDate.past")
         for name, text in (("paymentId", row.payment_id), ("invoiceNumber", row.invoice)):
             if any(unicodedata.category(character) == "Cf" for character in text):
@@ -68,12 +70,22 @@ class Row:
         return found
 
 
+def written(day: datetime.date) -> str:
+    """Write a day as a payment file does."""
+    return day.strftime("%m/%d/%Y")
+
+
+def day_of(text: str) -> datetime.date | None:
+    """Read a day of a payment file; None if there is none."""
+    return datetime.datetime.strptime(text, "%m/%d/%Y").date() if text else None  # noqa: DTZ007
+
+
 def same(text: str) -> str:
     """Return an identifier as RULES.md compares it: NFKC, case folded, trimmed."""
     return unicodedata.normalize("NFKC", text).casefold().strip()
 
 
-def is_duplicate(new: Row, old: Row, age_h: float) -> bool | None:
+def is_duplicate(new: Row, old: Row, age_h: float, unclear_h: float = UNCLEAR_H) -> bool | None:
     """Return whether a row repeats one of an earlier batch this many hours old; None if it is a matter of minutes."""
     if new.payment_id and same(new.payment_id) == same(old.payment_id):
         return True
@@ -82,7 +94,7 @@ def is_duplicate(new: Row, old: Row, age_h: float) -> bool | None:
     both_named = bool(new.payment_id and old.payment_id)
     if same(new.invoice) and not both_named:
         return True
-    if abs(age_h - DUPLICATE_DAYS * 24) < _UNCLEAR_H:
+    if abs(age_h - DUPLICATE_DAYS * 24) < unclear_h:
         return None
     return age_h < DUPLICATE_DAYS * 24
 
@@ -118,6 +130,10 @@ class Batch:
     """Registered in a ledger that was replaced by an older copy."""
     purged: bool = False
     """Whether names, details and messages were erased."""
+    pay_on: datetime.date | None = None
+    """The day of all its rows (--pay-on)."""
+    canceled: set[int] = field(default_factory=set)
+    """Payments that a person took back before they were sent."""
 
     @property
     def doubts(self) -> int:
@@ -125,3 +141,8 @@ class Batch:
 
     def row(self, number: int) -> Row | None:
         return next((row for row in self.rows if row.number == number), None)
+
+    def day_of(self, number: int) -> datetime.date | None:
+        """Return the day before which a payment is not sent; None if it has none."""
+        row = self.row(number)
+        return self.pay_on or day_of(row.pay_on if row else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.model import actions, approvals, between, disasters, meanwhile, purging
+from tests.model import actions, approvals, between, days, disasters, meanwhile, purging
 from tests.model.actions import Action
 
 
@@ -66,4 +66,11 @@ ACTIONS: dict[str, Weighed] = {
     "between_restores": Weighed(between.between_restores, 1),
     "twice_in_file": Weighed(actions.twice_in_file, 1),
     "other_company": Weighed(between.other_company, 1),
+    "schedule": Weighed(days.schedule, 4),
+    "submit_for_a_day": Weighed(days.submit_for_a_day, 2),
+    "due": Weighed(days.due, 4),
+    "fortnight": Weighed(days.fortnight, 2),
+    "cancel": Weighed(days.cancel, 2),
+    "day_limit": Weighed(days.day_limit, 2),
+    "limit_reached": Weighed(days.limit_reached, 2),
 }

@@ -25,21 +25,23 @@ COLUMNS = (
 """`walk` is a column of the person's own, which is carried into results and rejects."""
 
 
-def cells(row: Row) -> list[str]:
-    """Return a row's cells, in the order of COLUMNS."""
+def cells(row: Row, columns: Sequence[str] = COLUMNS) -> list[str]:
+    """Return a row's cells, in the order of the columns."""
     recurring = _RECURRING if row.start else dict.fromkeys(_RECURRING, "")
     values = {
         **_SAME, **recurring,
         "paymentId": row.payment_id, "transactionType": row.direction, "invoiceNumber": row.invoice,
         "recurringIndicator": "TRUE" if row.start else "FALSE", "amount": row.amount, "achAccountNumber": row.account,
         "billingInternalId": f"E{row.number}", "recurringStartDate": row.start, "walk": f"E{row.number}",
+        "payOn": row.pay_on,
     }  # fmt: skip
-    return [values[name] for name in COLUMNS]
+    return [values[name] for name in columns]
 
 
 def write_file(path: Path, rows: Sequence[Row]) -> None:
     """Write a payment file in the format that its name implies."""
-    table = [list(COLUMNS), *(cells(row) for row in rows)]
+    columns = (*COLUMNS, *(["payOn"] if any(row.pay_on for row in rows) else []))
+    table = [list(columns), *(cells(row, columns) for row in rows)]
     if path.suffix == ".xlsx":
         import openpyxl
 

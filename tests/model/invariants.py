@@ -6,11 +6,12 @@ and what the program says of it, in summary, results, rejects and exit code, is 
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tests.model import clock
-from tests.model.business import Batch, Row, is_duplicate, repeats_in_file, same
+from tests.model.business import UNCLEAR_H, Batch, Row, day_of, is_duplicate, repeats_in_file, same
 from tests.model.files import number_of, read_table
 from tests.model.gateway import Arrival
 
@@ -44,6 +45,8 @@ def _hold(world: World, command: Command, done: Done, batch: Batch | None) -> No
     _its_end(world, command, done)
     _nothing_forbidden(world, command)
     _nothing_twice(world, command)
+    _nothing_early(world, command)
+    _no_day_above_its_limit(world, command)
     if batch is not None and done.json.get("results") and not command.killed:
         _results_are_true(world, command, batch, done.json)
     if batch is not None and not command.killed:
@@ -60,7 +63,7 @@ def _its_end(world: World, command: Command, done: Done) -> None:
         if row.account in done.out or row.account in done.err:
             fail(world, f"the account number of E{row.number} was printed")
     sent = world.gateway.of(command.name)
-    if done.code in _NOTHING_SENT and sent:
+    if done.code in _NOTHING_SENT and sent and "limits.max_per_day" not in (done.json.get("stopped") or ""):
         fail(world, f"exit code {done.code} says that nothing was sent, and {len(sent)} payments arrived")
     if command.forbidden and sent:
         fail(world, f"{len(sent)} payments arrived although {command.forbidden}")
@@ -79,6 +82,7 @@ def _take_in(world: World, command: Command, done: Done) -> Batch | None:
         batch = world.batches[name] = Batch(name, list(rows), command.at_h, command.live)
         batch.again = command.value("--reason") if command.has("--again") else ""
         batch.allows_duplicates = command.has("--allow-duplicates")
+        batch.pay_on = datetime.date.fromisoformat(day) if (day := command.value("--pay-on")) else None
     command.batch = batch
     batch.unheard |= command.killed
     return batch
@@ -114,6 +118,32 @@ def _nothing_forbidden(world: World, command: Command) -> None:
             fail(world, f"E{row.number} had been rejected and was sent without --release")
         if was in ("accepted", "declined", "in_doubt") and not _reopened(command, row.number):
             fail(world, f"E{row.number} was {was} and was sent again")
+
+
+def _nothing_early(world: World, command: Command) -> None:
+    """Nothing is sent before its day, which is that on which the run began, whatever the clock shows later."""
+    for arrival in world.gateway.of(command.name):
+        batch, row = command.batch or command.known, _row_of(command, arrival)
+        day = batch.day_of(row.number) if batch else day_of(row.pay_on)
+        if day is not None and day > command.day:
+            fail(world, f"E{row.number} is to be paid on {day}, and was sent on {command.day}")
+        if batch is not command.known and day is not None and day < command.day:
+            fail(world, f"E{row.number} was registered and sent after its day, {day}")
+
+
+def _no_day_above_its_limit(world: World, command: Command) -> None:
+    """What was sent on a day, as far as it may have been paid, is within the limit; debits and credits count apart."""
+    if command.day_cents is None or command.approvals or any(one.lost for one in world.batches.values()):
+        return
+    sums: dict[str, int] = {}
+    for arrival in world.gateway.arrivals:
+        by = world.commands[arrival.command]
+        if by.day == command.day and by.live == command.live and not arrival.void:
+            row = _row_of(by, arrival).repaired
+            sums[row.direction] = sums.get(row.direction, 0) + (row.cents or 0)
+    for direction, cents in sums.items():
+        if world.gateway.of(command.name) and cents > command.day_cents:
+            fail(world, f"{cents} cents of {direction} were sent on {command.day}, at most {command.day_cents} may be")
 
 
 def _reopened(command: Command, number: int) -> bool:
@@ -159,8 +189,16 @@ def _allowed(world: World, new: Arrival, old: Arrival) -> None:
     sent_h = theirs.at_h if earlier is other else ours.at_h
     # What was not sent by then was still to come.
     began = min(max(earlier.registered_h, sent_h), later.registered_h)
-    if is_duplicate(row, before, later.registered_h - began) is True:
-        fail(world, f"{story}, {later.registered_h - began:.0f} hours later, and no decision names it")
+    has_days = any(one.day_of(new.payment) for one in (earlier, later))
+    apart_h = abs(_day_h(world, later, new.payment, later.registered_h) - _day_h(world, earlier, old.payment, began))
+    if is_duplicate(row, before, apart_h, unclear_h=36 if has_days else UNCLEAR_H) is True:
+        fail(world, f"{story}, {apart_h:.0f} hours apart, and no decision names it")
+
+
+def _day_h(world: World, batch: Batch, number: int, otherwise_h: float) -> float:
+    """Return when a payment of a batch is to be sent, in hours of the walk."""
+    day = batch.day_of(number)
+    return otherwise_h if day is None else world.hours + 24 * (day - clock.today()).days
 
 
 def _row_of(command: Command, arrival: Arrival) -> Row:
@@ -219,10 +257,12 @@ def _rejected_for_a_reason(world: World, batch: Batch, line: dict[str, str]) -> 
     earlier = [
         one for one in world.batches.values() if one is not batch and one.row(row.number) and one.live == batch.live
     ]
+    day, commands = day_of(row.pay_on), world.commands.values()
+    is_right = row.number not in batch.canceled and not (day and any(day < one.day for one in commands))
     if "duplicate" in line["_errors"]:
         if not earlier and row.number not in repeats_in_file(batch.rows):
             fail(world, f"E{row.number} is refused as a duplicate, and was never seen before")
-    elif not any(row.faults(one.max_cents, clock.today(), normalize=False) for one in world.commands.values()):
+    elif is_right and not any(row.faults(one.max_cents, clock.today(), normalize=False) for one in commands):
         fail(world, f"E{row.number} is refused for nothing: {line['_errors']}")
 
 
@@ -266,11 +306,14 @@ def _code_is_true(world: World, command: Command, done: Done) -> None:
     if command.has("--dry-run") or command.arguments[0] not in ("submit", "resume"):
         return
     elsewhere = any(one.doubts for one in world.batches.values() if not one.lost and one.live == command.live)
-    waiting = summary["pending"] + summary["sending"]
+    scheduled = _scheduled(command)
+    if not command.disturbed and not command.killed and summary["scheduled"]["rows"] != scheduled:
+        fail(world, f"{summary['scheduled']['rows']} rows are called scheduled, {scheduled} are")
+    waiting = summary["pending"] + summary["sending"] - scheduled
     if summary["in_doubt"] or elsewhere:
         wanted: tuple[int, ...] = (7,)
     elif summary["stopped"]:
-        wanted = (6,)
+        wanted = (8,) if "limits.max_per_day" in summary["stopped"] else (6,)
     elif waiting:
         wanted = (3,) if _all_held_back(command, done) else (6, 3)
     else:
@@ -281,10 +324,18 @@ def _code_is_true(world: World, command: Command, done: Done) -> None:
         fail(world, f"exit code {done.code}, by the summary it is {wanted[0]}")
 
 
+def _scheduled(command: Command) -> int:
+    """Count the rows that wait for a day after the one on which the run began."""
+    batch = command.batch or command.known
+    waiting = [number for number, state in batch.states.items() if state == "pending"] if batch else []
+    return sum((batch.day_of(number) or command.day) > command.day for number in waiting) if batch else 0
+
+
 def _all_held_back(command: Command, done: Done) -> bool:
     """Return whether every row that waits fails today's rules."""
     batch = command.batch
     if batch is None:
         return False
-    waiting = [batch.row(number) for number, state in batch.states.items() if state == "pending"]
+    pending = [number for number, state in batch.states.items() if state == "pending"]
+    waiting = [batch.row(number) for number in pending if (batch.day_of(number) or command.day) <= command.day]
     return all(row and row.faults(command.max_cents, clock.today(), normalize=True) for row in waiting)

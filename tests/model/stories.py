@@ -75,6 +75,20 @@ reading of the same file.
 They follow the others, whose walks stay as they were.
 """
 
+DAYS: dict[str, int] = {
+    "fortnight": 6,
+    "schedule submit:0:0|6 days_pass:0|1|2|3 due|resume|submit due?": 7,
+    "schedule submit:0:0 cancel submit:0:0|7": 4,
+    "schedule submit:0:0 days_pass:1|2 alter submit:0:0|4": 4,
+    "schedule submit:0:0 kill? back_up? days_pass:1|2|3 due": 3,
+    "make submit_for_a_day days_pass? submit|due|cancel|submit_for_a_day": 5,
+    "make submit:*:6 cancel submit|resume": 3,
+    "limit_reached days_pass? submit|resume|due": 5,
+    "day_limit:1 make submit:0:0 make submit:0:0": 4,
+    "make submit:*:6 day_limit:1 answers? resume|submit resolve?": 4,
+}
+"""Those of days on which payments are due, and of what one day may be sent. They follow the others as well."""
+
 Numbered = tuple[str, int, int, int]
 
 
@@ -84,7 +98,7 @@ def _shuffled(stories: dict[str, int]) -> list[str]:
     return found
 
 
-_IN_TURN = _shuffled(STORIES) + _shuffled(IN_BETWEEN)
+_IN_TURN = _shuffled(STORIES) + _shuffled(IN_BETWEEN) + _shuffled(DAYS)
 
 
 def told(seed: int, dice: random.Random) -> list[Numbered]:

@@ -5,6 +5,7 @@ After every command the invariants are checked (invariants.py): a walk ends at t
 
 from __future__ import annotations
 
+import datetime
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -52,6 +53,10 @@ class Command:
     """The states of its payments before."""
     batch: Batch | None = None
     max_cents: int | None = None
+    day: datetime.date = datetime.date.max
+    """The day on which it began."""
+    day_cents: int | None = None
+    """What one day may be sent, each direction apart, if that is limited."""
     approvals: int = 0
     """How many other people the policy requires."""
     forbidden: str = ""
@@ -92,6 +97,7 @@ class World:
         self.numbers = 0
         self.names = 0
         self.max_cents: int | None = None
+        self.day_cents: int | None = None
         self.approvals = 0
         self.live = True
         self.forbidden = ""
@@ -116,10 +122,10 @@ class World:
     def write_settings(self) -> None:
         """Write the settings file again."""
         text = "[submit]\nwait_s_max = 0.01\nattempts_max = 2\n"
-        if self.max_cents is not None:
-            text += f'[limits]\nmax_amount = "{self.max_cents // 100}.{self.max_cents % 100:02d}"\n'
-        if self.approvals:
-            text += f"[policy]\napprovals = {self.approvals}\n"
+        text += '[policy]\nzone = "UTC"\n' + (f"approvals = {self.approvals}\n" if self.approvals else "")
+        limits = {"max_amount": self.max_cents, "max_per_day": self.day_cents}
+        set_limits = [f'{name} = "{cents // 100}.{cents % 100:02d}"\n' for name, cents in limits.items() if cents]
+        text += "".join(["[limits]\n", *set_limits])
         path = self.home / ".config" / "batchpay" / "batchpay.toml"
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.write_text(text, "utf-8")
@@ -167,8 +173,9 @@ class World:
         name = call.name
         live = call.environment["BATCHPAY_ENVIRONMENT"] == "live"
         command = Command(
-            name, call.arguments, self.hours, live, max_cents=self.max_cents, approvals=self.approvals, **known
-        )
+            name, call.arguments, self.hours, live, max_cents=self.max_cents, approvals=self.approvals,
+            day=clock.today(), day_cents=self.day_cents, **known,
+        )  # fmt: skip
         command.forbidden = command.forbidden or self.forbidden
         command.before = dict(command.known.states) if command.known else {}
         if self.window_open and call.arguments[0] == "submit" and command.known is None:
@@ -297,5 +304,6 @@ def _write_over(source: Path, target: Path) -> None:
 
 
 def _told(row: Row) -> str:
-    parts = (row.payment_id or "-", row.invoice or "-", row.amount, row.direction, row.start)
+    day = row.pay_on and f"on {row.pay_on}"
+    parts = (row.payment_id or "-", row.invoice or "-", row.amount, row.direction, row.start, day)
     return f"E{row.number} " + " ".join(part for part in parts if part)
