@@ -132,7 +132,7 @@ class Batch:
     """Whether names, details and messages were erased."""
     pay_on: datetime.date | None = None
     """The day of all its rows (--pay-on)."""
-    canceled: set[int] = field(default_factory=set)
+    cancelled: set[int] = field(default_factory=set)
     """Payments that a person took back before they were sent."""
 
     @property

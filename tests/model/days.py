@@ -1,4 +1,4 @@
-"""Days and limits: pay dates over a fortnight, a machine that is off, what is canceled, and what a day may be sent."""
+"""Days and limits: pay dates over a fortnight, a machine that is off, what is cancelled, and what a day may be sent."""
 
 from __future__ import annotations
 
@@ -73,15 +73,17 @@ def cancel(world: World, a: int, b: int, c: int) -> None:
     rows = waiting[:1] if b % 2 else waiting
     named = ["--rows", ",".join(map(str, rows))] if b % 2 else []
     done = world.run("cancel", batch.name, *named, "--reason", "not due", "--name", "Grace", "--yes", "--json")
-    if done.code == 0 and done.json["cancelled"]["rows"] == len(rows):
-        canceled = {batch.rows[row - 1].number for row in rows}
-        batch.canceled |= canceled
-        batch.states |= dict.fromkeys(canceled, "rejected")
+    if done.code == 0:
+        if done.json["cancelled"]["rows"] != len(rows):
+            raise Violation(f"{done.json['cancelled']['rows']} of {len(rows)} rows that wait were cancelled")
+        cancelled = {batch.rows[row - 1].number for row in rows}
+        batch.cancelled |= cancelled
+        batch.states |= dict.fromkeys(cancelled, "rejected")
 
 
 def day_limit(world: World, a: int, b: int, c: int) -> None:
     """Set what one day may be sent to about one and a half payments, or let it be any amount again."""
-    world.day_cents = None if a % 3 == 0 else (world.numbers * 100 + 325) * 3 // 2
+    world.day_cents = None if a % 3 == 0 else (max(2, world.numbers) * 100 + 25) * 3 // 2
     world.write_settings()
     world.story.append(f"limit of a day {world.day_cents}")
 

@@ -258,7 +258,7 @@ def _rejected_for_a_reason(world: World, batch: Batch, line: dict[str, str]) -> 
         one for one in world.batches.values() if one is not batch and one.row(row.number) and one.live == batch.live
     ]
     day, commands = day_of(row.pay_on), world.commands.values()
-    is_right = row.number not in batch.canceled and not (day and any(day < one.day for one in commands))
+    is_right = row.number not in batch.cancelled and not (day and any(day < one.day for one in commands))
     if "duplicate" in line["_errors"]:
         if not earlier and row.number not in repeats_in_file(batch.rows):
             fail(world, f"E{row.number} is refused as a duplicate, and was never seen before")

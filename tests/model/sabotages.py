@@ -352,6 +352,25 @@ DEFECTS = (
         "E22 what is left of a batch is paid from the account of another company", "other_company:0:0:0",
         (("workflows/move_gateway.py", "    if _has_begun(batch) and ", "    if False and "),),
     ),
+    Defect(
+        "F1 a run sends a row before its day", "schedule:0:1:0 submit:0:0:0",
+        (("ledger/sqlite/statements.py", '_IS_DUE = "(pay_on IS NULL OR pay_on <= ?)"',
+          '_IS_DUE = "(pay_on IS NULL OR pay_on <= ? + 99)"'),
+         ("ledger/payload.py", "days.get(row, 0) > self._day]", "days.get(row, 0) > self._day + 99]")),
+    ),
+    Defect(
+        "F2 a machine that was off on the day forgets it", "schedule:0:1:0 submit:0:0:0 days_pass:2:0:0 due:0:0:0",
+        (("workflows/run.py", "any(day <= batch.today for day in batch.by_day)",
+          "any(day == batch.today for day in batch.by_day)"),),
+    ),
+    Defect(
+        "F3 cancelled rows are sent by the next call", "make:1:0:0 submit:0:6:0 cancel:0:0:0 submit:0:0:0",
+        (("ledger/decisions.py", "cancelled = len(mover.reject(wanted, CANCELLED))", "cancelled = len(wanted)"),),
+    ),
+    Defect(
+        "F4 a day is sent more than its limit", "limit_reached:0:0:1",
+        (("ledger/days.py", "            if not over:\n", "            if over or not over:\n"),),
+    ),
 )  # fmt: skip
 
 
