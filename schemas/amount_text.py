@@ -77,7 +77,7 @@ OTHER_CURRENCY = (
     "dollars here"
 )
 """The message for a currency that contradicts currencyCode."""
-UNIT_UNKNOWN = "format: may not be"
+UNIT_UNKNOWN = "format: may be in "
 """How the fault of an amount begins whose unit nobody knows: it is in no sum."""
 CODES = {mark: " ".join(codes) for mark, codes in CURRENCIES_OF.items()}
 """The codes that a mark may stand for, with blanks between them, by the mark in small letters."""

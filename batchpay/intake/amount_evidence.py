@@ -113,12 +113,12 @@ class AmountEvidence:
         if self._number.unit == "cents":
             yield pl.when(has_no_cents).then(pl.lit("format: is said to be in cents, and its currency has none"))
         elif self._told and not self._number.unit:
-            yield pl.lit(f"{UNIT_UNKNOWN} in dollars: {self._told}, {_STATE_IT}")
+            yield pl.lit(f"{UNIT_UNKNOWN}another unit than dollars: {self._told}, {_STATE_IT}")
         elif not self._is_known:
             written = "^(?:0|[1-9][0-9]*)$" if self._is_ours else "[0-9]"  # of what the rules refuse they say why
             is_whole = pl.any_horizontal(cell.str.contains(written) for cell in self._cells)
             is_whole &= ~has_no_cents.fill_null(value=False)
-            told = f"{UNIT_UNKNOWN} in dollars or in cents: no amount of the file has decimals, {_STATE_IT}"
+            told = f"{UNIT_UNKNOWN}dollars or in cents: no amount of the file has decimals, {_STATE_IT}"
             yield pl.when(is_whole).then(pl.lit(told))
 
 

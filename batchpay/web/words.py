@@ -79,6 +79,13 @@ def left_out(facts: dict[str, Any]) -> dict[str, Any]:
     return {"rows": facts["rejected"], "amount": facts["amount"]["rejected"]}
 
 
+def several_currencies(facts: dict[str, Any] | None) -> str:
+    """Return the totals of each currency of a checked file's valid rows, where it has several; else nothing."""
+    found = (facts or {}).get("currencies") or {}
+    told = (f"{code} {text.amount(one['amount'])}" for code, one in found.items())
+    return ", ".join(told) if len(found) > 1 else ""
+
+
 def rule(name: str) -> str:
     """Write a rule's name, `amount.format`, for people: amount: format."""
     column, _, code = name.partition(".")
@@ -119,6 +126,7 @@ FILTERS: dict[str, Any] = {
     "machine_time": machine_time,
     "seal": seal,
     "rule": rule,
+    "several_currencies": several_currencies,
     "left_out": left_out,
     "without_options": without_options,
     "printable": text.printable,

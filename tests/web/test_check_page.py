@@ -70,7 +70,9 @@ def test_every_number_is_the_command_lines(house: House, call: Caller, name: str
     shown -= set(re.findall("[0-9]+", "-".join((seal[:4], seal[4:8], seal[8:]))))
     assert shown <= allowed, shown - allowed
     amounts, moving = found["amount"], found["to_send"]
-    for amount in (amounts["total"], amounts["valid"], amounts["rejected"], moving["DEBIT"]["amount"]):
+    apart = [one["amount"] for one in found["currencies"].values()]
+    all_together = [amounts["total"], amounts["valid"], amounts["rejected"], moving["DEBIT"]["amount"]]
+    for amount in apart if len(apart) > 1 else all_together:
         assert next(iter(numbers_in(amount))) in shown
     chips = dict(re.findall(r"<b>([0-9,]+)</b> ([A-Za-z0-9]+: [a-z ]+)</a>", page))
     assert sorted(chips) == sorted({f"{count:,}" for count in found["counts"].values()})
@@ -428,3 +430,18 @@ def test_warnings_are_told_with_their_places_and_stay_with_the_payment(house: Ho
     results = house.get("maria", f"/batches/{batch}/results?as=csv").get_data(as_text=True)
     (one,) = [line for line in csv.DictReader(io.StringIO(results)) if line["warnings"]]
     assert (one["paymentId"], one["warnings"].partition(": ")[0]) == ("D", "achAccountNumber")
+
+
+def test_several_currencies_have_no_sum(house: House) -> None:
+    """On the page of the file, the list of files and the page to approve each currency has its own total."""
+    rows = [{**row, "currencyCode": code} for row, code in zip(ROWS, ("EUR", "GBP"), strict=False)]
+    lines = list(csv.reader(io.StringIO(csv_of(*rows).decode())))
+    lines = [
+        [*lines[0], "currencyCode"],
+        *([*line, row["currencyCode"]] for line, row in zip(lines[1:], rows, strict=True)),
+    ]
+    file_id = send(house, "\n".join([*map(",".join, lines), ""]).encode())
+    total = house.facts(file_id)["amount"]["total"]
+    pages = [check_page(house, file_id), house.page("maria", "/")]
+    for page in pages:
+        assert "EUR " in page and printable(f"{float(total):,.2f}") not in page
