@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from batchpay.schemas.columns import ACCOUNT, COLUMNS, DIGITS_MATTER, MAP_FAULT, MONEY, PAYMENT_ID
@@ -47,6 +47,21 @@ ROW_DUPLICATE = RuleFacts(
     "the same bill twice: routing number, account, direction, amount and invoice number (`--allow-duplicates`)",
     "is the same bill as another row, take it out, or give it an invoice number of its own",
 )
+ROW_SAME_INVOICE = RuleFacts(
+    ROW,
+    "same_invoice",
+    "error",
+    "H",
+    "the same account, direction and invoice number as a payment of an earlier batch within `policy.duplicate_days`, "
+    "another amount, and neither has a paymentId (`--allow-duplicates`)",
+    "has the invoice number of another payment to this account, with another amount",
+)
+ROW_SAME_INVOICE_LATER = replace(
+    ROW_SAME_INVOICE,
+    severity="warning",
+    words="the same later, with a paymentId, or in the same file",
+    message="has the invoice number of another row to this account, with another amount, make sure that both are due",
+)
 ROW_SAME_PAYMENT = RuleFacts(
     ROW,
     "same_payment",
@@ -64,6 +79,37 @@ ROW_STATUS = RuleFacts(
     "a column headed Status, Payment Status, Check Status or the like, not used otherwise, has a word that says no "
     "(Void, Paid, On hold, Draft, in other languages, too)",
     "its status says that it is no payment, take the row out, or empty that cell",
+)
+ROW_TOTAL = RuleFacts(
+    ROW,
+    "total",
+    "error",
+    "H",
+    "called a total (Subtotal, Total Smith, Summe), with the sum of the two or more rows above and their bank details",
+    "is called a total and has the sum of the rows above, take it out",
+)
+ROW_MAYBE_TOTAL = replace(
+    ROW_TOTAL,
+    severity="warning",
+    words="called a total, with bank details of its own or without a sum",
+    message="is called a total, make sure that it is a payment",
+)
+ROW_SUM = RuleFacts(
+    ROW,
+    "sum",
+    "warning",
+    "H",
+    "the sum of the two or more rows above, up to the latest total or the beginning of the file",
+    "is the sum of the rows above, make sure that it is a payment of its own",
+)
+ROW_SAME_AMOUNT = RuleFacts(
+    ROW,
+    "same_amount",
+    "warning",
+    "H",
+    "the same amount to one account twice or more in the file (one line an account, no error under "
+    "`--warnings-as-errors`)",
+    "goes to one account more than once in this file, make sure that each is due",
 )
 ROW_RAGGED = RuleFacts(
     ROW,
@@ -140,7 +186,9 @@ def rules() -> list[RuleFacts]:
     """Return all rules of cells in the order of the columns, then those of the row as a whole."""
     facts = [_facts(rule) for rule in rules_of(payment_schema(every_rule_on()))]
     facts.insert(sum(fact.column == PAYMENT_ID for fact in facts), PAYMENT_ID_DUPLICATE)
-    return [*facts, ROW_STATUS, ROW_DUPLICATE, ROW_SAME_PAYMENT, ROW_RAGGED, ROW_QUOTATION, ROW_NO_PAYMENT]
+    of_rows = [ROW_STATUS, ROW_TOTAL, ROW_MAYBE_TOTAL, ROW_SUM, ROW_SAME_AMOUNT, ROW_SAME_INVOICE]
+    of_rows += [ROW_SAME_INVOICE_LATER, ROW_DUPLICATE, ROW_SAME_PAYMENT]
+    return [*facts, *of_rows, ROW_RAGGED, ROW_QUOTATION, ROW_NO_PAYMENT]
 
 
 def typed_cell_rules() -> list[RuleFacts]:

@@ -57,10 +57,10 @@ CASH_FLOW = (PAY_ON, "gatewayId", "transactionType", "recurringIndicator", "amou
 """Columns that determine how much money a row moves, and when."""
 
 RAGGED, QUOTATION, NO_PAYMENT, STRAY = "_ragged", "_quotation", "_no_payment", "_stray"
-STATUS = "_status"
-ROW_MARKS = (RAGGED, QUOTATION, NO_PAYMENT, STRAY, STATUS)
+STATUS, TOTAL, MAYBE_TOTAL, SUM = "_status", "_total", "_maybe_total", "_sum"
+ROW_MARKS = (RAGGED, QUOTATION, NO_PAYMENT, STRAY, STATUS, TOTAL, MAYBE_TOTAL, SUM)
 """How a row is marked whose cells are not known (the first two), which is not a payment (a note, the header again),
-which has a cell outside the table, or of which a carried column says that it is none."""
+which has a cell outside the table, of which a carried column says that it is none, or which may be a total."""
 ALONE = (RAGGED, QUOTATION, NO_PAYMENT)
 """Marks with which no other rule is reported for the row."""
 FAULT, SUGGEST, WARN, CURRENCY = "_fault.", "_suggest.", "_warn.", "_currency."

@@ -45,6 +45,7 @@ from batchpay.validation.compiled_rules import (
 )
 from batchpay.validation.duplicates import Late, LateRows, Places, Unfit, Uniqueness, late_in_file
 from batchpay.validation.rejects import packed, unpacked
+from batchpay.validation.sums import Sums
 from batchpay.validation.verdict import ChunkResult, Verdict, correct, without_marks
 
 _ROWS_AT_ONCE = 25_000
@@ -100,7 +101,7 @@ class RowCheck:
             for forms in (_COUNTED_AS_IS, _COMPARED_AS_IS)
         )
         """Whether a proven row has an amount, and whether it has identifiers as well, that can be used as is."""
-        self._carried = Carried(options, used)
+        self._carried, self._sums = Carried(options, used), Sums(options)
         self._places = Places(line_word)
         self._unique = Uniqueness(storage, self._places, options.duplicate_days)
         self._rows = 0
@@ -146,7 +147,8 @@ class RowCheck:
             is_late = late_rows.among(chunk["_row"])
             if not is_late.any():
                 continue
-            for as_read in self._carried.marked(chunk.filter(is_late)).iter_slices(_ROWS_AT_ONCE):
+            marked = self._sums.marked(self._carried.marked(chunk.filter(is_late)))
+            for as_read in marked.iter_slices(_ROWS_AT_ONCE):
                 frame = prepared(as_read, self._options).rows
                 findings = self._findings(frame, clean.gather(frame["_row"] - 1))
                 passed = ~findings.broken(errors=True)
@@ -166,19 +168,23 @@ class RowCheck:
             self._carried.add(chunk)
             chunk = self._carried.marked(chunk)
             made = prepared(chunk, self._options)
-            frame = made.rows
+            cents_of = checks.cents_of_plain if self._is_counted_as_is else checks.cents
+            cents = made.rows.select(_cents=cents_of(pl.col("amount"))).to_series()
+            self._sums.add(made.rows, cents)
+            chunk, frame = self._sums.marked(chunk), self._sums.marked(made.rows)
             proof = nothing_proven(frame.height) if are_bad else self._book.prove(frame)
             self._clean.append(
                 ~any_of([proof.unproven, *(violation.flag for violation in proof.warnings)], frame.height)
             )
             if not proof.unproven.any():
-                yield self._proven(made, frame, proof.warnings)
+                yield self._proven(made, frame, cents, proof.warnings)
                 continue
             proven = ~proof.unproven
             unproven = chunk.filter(proof.unproven) if proven.any() else chunk
             frame = frame.select(_PROVEN_COLUMNS).filter(proven)
             if frame.height or made.repairs or made.accepted:
-                yield self._proven(made, frame, [violation.only(proven) for violation in proof.warnings])
+                warnings = [violation.only(proven) for violation in proof.warnings]
+                yield self._proven(made, frame, cents.filter(proven), warnings)
             waiting_rows += unproven.height
             if waiting_rows < _JUDGED_AT_ONCE and unproven.height < _MANY:
                 waiting.append(packed(unproven))
@@ -191,9 +197,9 @@ class RowCheck:
         if waiting:
             yield self._judged(pl.concat(map(unpacked, waiting), how="diagonal"))
 
-    def _proven(self, made: Prepared, frame: pl.DataFrame, warnings: Sequence[Violation]) -> ChunkResult:
-        cents_of = checks.cents_of_plain if self._is_counted_as_is else checks.cents
-        cents = frame.select(_cents=cents_of(pl.col("amount"))).to_series()
+    def _proven(
+        self, made: Prepared, frame: pl.DataFrame, cents: pl.Series, warnings: Sequence[Violation]
+    ) -> ChunkResult:
         passed = constant_mask(frame.height, value=True)
         return ChunkResult(Findings(frame, warnings), passed, cents, repairs=made.repairs, accepted=made.accepted)
 

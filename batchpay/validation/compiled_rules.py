@@ -19,10 +19,13 @@ import polars as pl
 
 from batchpay.schemas import payment
 from batchpay.schemas.catalogue import (
+    ROW_MAYBE_TOTAL,
     ROW_NO_PAYMENT,
     ROW_QUOTATION,
     ROW_RAGGED,
     ROW_STATUS,
+    ROW_SUM,
+    ROW_TOTAL,
     RuleFacts,
     typed_cell_message,
 )
@@ -31,6 +34,7 @@ from batchpay.schemas.columns import (
     ALONE,
     COLUMNS,
     FAULT,
+    MAYBE_TOTAL,
     NO_PAYMENT,
     QUOTATION,
     RAGGED,
@@ -38,18 +42,17 @@ from batchpay.schemas.columns import (
     STATUS,
     STRAY,
     SUGGEST,
+    SUM,
+    TOTAL,
     WARN,
 )  # fmt: skip
 from batchpay.schemas.forms import Form
 from batchpay.schemas.rule import Rule, RuleOptions, form_of, rules_of
 
 ROW_RULES = {
-    RAGGED: ROW_RAGGED,
-    QUOTATION: ROW_QUOTATION,
-    NO_PAYMENT: ROW_NO_PAYMENT,
-    STRAY: ROW_RAGGED,
-    STATUS: ROW_STATUS,
-}
+    RAGGED: ROW_RAGGED, QUOTATION: ROW_QUOTATION, NO_PAYMENT: ROW_NO_PAYMENT, STRAY: ROW_RAGGED, STATUS: ROW_STATUS,
+    TOTAL: ROW_TOTAL, MAYBE_TOTAL: ROW_MAYBE_TOTAL, SUM: ROW_SUM,
+}  # fmt: skip
 
 _RULES_PER_COLUMN_MAX = 1000
 
@@ -233,7 +236,9 @@ class RuleBook:
                 violations.append(self._violation(index, effective, rows))
         violations += self._cell_violations(faults, well_formed, is_error=True)
         violations += self._cell_violations(doubts, well_formed, is_error=self._warnings_as_errors)
-        violations += [row_violation(ROW_RULES[name], rows[name]) for name in marks if name in ROW_RULES]
+        of_rows = (ROW_RULES[name] for name in marks if name in ROW_RULES)
+        severe = [replace(facts, severity="error") if self._warnings_as_errors else facts for facts in of_rows]
+        violations += map(row_violation, severe, (rows[name] for name in marks if name in ROW_RULES))
         return Findings(rows, sorted(violations, key=lambda violation: violation.order))
 
     def _broken(self, rows: pl.DataFrame) -> dict[int, pl.Series]:

@@ -23,7 +23,15 @@ from operator import xor
 import polars as pl
 
 from batchpay.errors import NotUsable
-from batchpay.schemas.catalogue import PAYMENT_ID_DUPLICATE, ROW_DUPLICATE, ROW_SAME_PAYMENT, RuleFacts
+from batchpay.schemas.catalogue import (
+    PAYMENT_ID_DUPLICATE,
+    ROW_DUPLICATE,
+    ROW_SAME_AMOUNT,
+    ROW_SAME_INVOICE,
+    ROW_SAME_INVOICE_LATER,
+    ROW_SAME_PAYMENT,
+    RuleFacts,
+)
 from batchpay.schemas.checks import as_date, is_not_date_format
 from batchpay.schemas.columns import PAY_ON
 from batchpay.schemas.identity import BILL, compared
@@ -78,12 +86,14 @@ class FrameSpool:
 class Digests:
     """Keyed digests of what may appear twice, with the columns kept of the rows that have it."""
 
-    def __init__(self, storage: ExitStack, *of: str) -> None:
-        self._of = of
+    def __init__(self, storage: ExitStack, **of: Sequence[str]) -> None:
+        self._of = sorted({name for names in of.values() for name in names})
+        seeds = [{name: secrets.randbits(63) for name in self._of} for _ in of]
         self._digests = [
-            reduce(xor, [pl.col(name).hash(secrets.randbits(63)) for name in of]).alias(digest) for digest in _DIGESTS
+            reduce(xor, (pl.col(name).hash(keys[name]) for name in names)).alias(digest)
+            for (digest, names), keys in zip(of.items(), seeds, strict=True)
         ]
-        """Of each column with a key of its own: what differs in any of them differs in all."""
+        """Of each column with a key of its own: what differs in any of them differs in the digest."""
         self._spool = FrameSpool(storage)
         self._count = 0
 
@@ -93,17 +103,21 @@ class Digests:
         self._spool.append(some.select(pl.exclude(self._of), *self._digests))
         self._count += some.height
 
-    def repeated(self) -> Iterator[pl.DataFrame]:
-        """Yield the rows that share their values with another row, in row order within each frame."""
+    def repeated(self, *same: str, where: str | None = None) -> Iterator[pl.DataFrame]:
+        """Yield the rows that share these digests with another row, in row order within each frame.
+
+        Only rows where the column `where` is true, if there is one.
+        """
         parts = max(1, -(-self._count // _DIGESTS_AT_ONCE))
+        wanted = pl.lit(value=True) if where is None else pl.col(where)
         for part in range(parts if self._count else 0):
-            frames = (frame.filter(pl.col("digest_0") % parts == part) for frame in self._spool)
+            frames = (frame.filter(wanted & (pl.col(same[0]) % parts == part)) for frame in self._spool)
             rows = pl.concat(frames, how="vertical_relaxed")  # a column of a chunk may have no value, and so no type
-            digests = rows.get_column("digest_0").sort()
+            digests = rows.get_column(same[0]).sort()
             again = digests.filter(digests == digests.shift(1)).unique()
-            some = rows.filter(pl.col("digest_0").is_in(again.implode())).sort(_DIGESTS)
-            same = pl.all_horizontal(pl.col(name) == pl.col(name).shift(1) for name in _DIGESTS)
-            yield some.filter(same | same.shift(-1)).sort("_row")
+            some = rows.filter(pl.col(same[0]).is_in(again.implode())).sort(*same, "_row")
+            alike = pl.all_horizontal(pl.col(name) == pl.col(name).shift(1) for name in same)
+            yield some.filter(alike | alike.shift(-1)).sort("_row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +130,11 @@ class Repeats:
     """`_row` and `_first` of each row that repeats the bill of an earlier one, `named`: whether each of them so far
     has its own paymentId, or a payOn far from theirs, and `_place`: where a person finds the first, such as `line
     5`."""
+    amounts: pl.DataFrame
+    """`_row`, `_first`, `_place` and `count` of one row for each amount that goes to one account more than once, as
+    different bills."""
+    invoices: pl.DataFrame
+    """`_row`, `_first`, `_place` of each row with an earlier one's invoice number and account, and another amount."""
 
 
 class Places:
@@ -150,7 +169,10 @@ class Uniqueness:
     def __init__(self, storage: ExitStack, places: Places, days: int) -> None:
         """Bills whose payOn are this many days apart, at least one, are not the same."""
         self._places, self._days = places, max(1, days)
-        self._ids, self._bills = Digests(storage, "payment_id"), Digests(storage, *BILL, "invoice")
+        ids = ("payment_id",)
+        self._ids = Digests(storage, digest_0=ids, digest_1=ids)
+        of_invoice = (*(name for name in BILL if name != "cents"), "invoice")
+        self._bills = Digests(storage, digest_0=BILL, digest_1=(*BILL, "invoice"), of_invoice=of_invoice)
         self._key = secrets.randbits(63)
 
     def add(self, frame: pl.DataFrame, plain_cents: pl.Series | None, unfit: Unfit | None) -> None:
@@ -171,6 +193,7 @@ class Uniqueness:
                 "_row",
                 *BILL,
                 pl.col("invoice").fill_null(""),
+                invoiced=pl.col("invoice").is_not_null(),
                 payment_id=pl.when(named.is_not_null()).then(named.hash(self._key)),
                 day=day,
             )
@@ -179,14 +202,20 @@ class Uniqueness:
     def repeats(self) -> Repeats:
         """Return, after the last chunk, what appears twice."""
         no_rows = pl.DataFrame(schema={"_row": pl.UInt32, "_first": pl.UInt32, "named": pl.Boolean})
-        ids = [frame["_row"] for frame in self._ids.repeated()]
-        bills = pl.concat([no_rows, *(_repeated_bills(rows, self._days) for rows in self._bills.repeated())]).sort(
-            "_row"
-        )
-        places = self._places.of(bills["_first"])
-        return Repeats(
-            pl.concat([no_rows["_row"], *ids]), bills.join(places, on="_first", how="left", maintain_order="left")
-        )
+        ids = [frame["_row"] for frame in self._ids.repeated(*_DIGESTS)]
+        of_amounts = [
+            (_repeated_bills(frame, self._days), _same_amounts(frame)) for frame in self._bills.repeated(_DIGESTS[0])
+        ]
+        of_invoices = map(_same_invoices, self._bills.repeated("of_invoice", where="invoiced"))
+        bills = pl.concat([no_rows, *(bills for bills, _ in of_amounts)])
+        counts = no_rows.drop("named").with_columns(count=pl.lit(0, pl.UInt32))
+        amounts = pl.concat([counts, *(amounts for _, amounts in of_amounts)])
+        invoices = pl.concat([no_rows.drop("named"), *of_invoices])
+        return Repeats(pl.concat([no_rows["_row"], *ids]), *map(self._placed, (bills, amounts, invoices)))
+
+    def _placed(self, rows: pl.DataFrame) -> pl.DataFrame:
+        places = self._places.of(rows["_first"])
+        return rows.sort("_row").join(places, on="_first", how="left", maintain_order="left")
 
 
 def _repeated_bills(rows: pl.DataFrame, days: int) -> pl.DataFrame:
@@ -239,6 +268,29 @@ def _near(rows: pl.DataFrame, days: int) -> Iterator[int | None]:
         of_all.add(row, day)
         if payment_id is None:
             of_nameless.add(row, day)
+
+
+def _same_amounts(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return of rows of one account and amount the first one that is another bill than the first row."""
+    first = pl.col("digest_1").first()
+    return (
+        rows.group_by("digest_0", maintain_order=True)
+        .agg(
+            pl.col("_row").filter(pl.col("digest_1") != first).first(),
+            pl.col("_row").first().alias("_first"),
+            count=pl.len().cast(pl.UInt32),
+        )
+        .drop_nulls("_row")
+        .drop("digest_0")
+    )
+
+
+def _same_invoices(rows: pl.DataFrame) -> pl.DataFrame:
+    first = rows.with_columns(
+        pl.col("_row").first().over("of_invoice").alias("_first"),
+        is_other=pl.col("digest_0") != pl.col("digest_0").first().over("of_invoice"),
+    )
+    return first.filter("is_other").select("_row", "_first")
 
 
 def _fit(frame: pl.DataFrame, unfit: pl.Series | None) -> pl.DataFrame:
@@ -306,11 +358,24 @@ def late_in_file(repeats: Repeats, options: RuleOptions) -> list[InFile]:
         due += ", or submit it with --allow-duplicates --reason TEXT"
         message = pl.concat_str(first, pl.lit(f" (account, direction, amount, invoice number), {due}"))
         found.append(InFile(ROW_DUPLICATE, repeats.bills.filter(~pl.col("named")), message))
+    severity = "error" if options.warnings_as_errors else "warning"
+    if ROW_SAME_AMOUNT.name not in options.rules_off:
+        count = pl.col("count").cast(pl.String)
+        message = pl.concat_str(
+            pl.lit("the same amount goes to this account "), count, pl.lit(" times in this file, first in "), "_place",
+            pl.lit(", make sure that each is due"),
+        )  # fmt: skip
+        found.append(InFile(ROW_SAME_AMOUNT, repeats.amounts, message))
+    if not options.allow_duplicates and ROW_SAME_INVOICE.name not in options.rules_off:
+        message = pl.concat_str(
+            pl.lit("has the invoice number and account of "), "_place",
+            pl.lit(" of this file, and another amount, make sure that both are due"),
+        )  # fmt: skip
+        found.append(InFile(replace(ROW_SAME_INVOICE_LATER, severity=severity), repeats.invoices, message))
     if ROW_SAME_PAYMENT.name not in options.rules_off:
         message = pl.concat_str(
             first, pl.lit(" under another paymentId or on another day, make sure that both are due")
         )
-        severity = "error" if options.warnings_as_errors else "warning"
         found.append(InFile(replace(ROW_SAME_PAYMENT, severity=severity), repeats.bills.filter("named"), message))
     return found
 

@@ -164,6 +164,10 @@ def check_rows(
     checked = [_checked_row(row, as_of, options) for row in rows]
     _payment_ids(checked)
     _same_bills(checked, options)
+    _same_amounts(checked)
+    if not options.allow_duplicates:
+        _same_invoices(checked)
+    _sums(checked)
     return [row.findings for row in checked]
 
 
@@ -535,3 +539,61 @@ def _same_bills(rows: list[_Row], options: Options) -> None:
 
 def _is_near(one: date | None, other: date | None, days: int) -> bool:
     return one is None or other is None or abs((one - other).days) < max(1, days)
+
+
+def _same_amounts(rows: list[_Row]) -> None:
+    """Tell, once for an account and amount, that another bill has them; it is never an error."""
+    seen: dict[tuple[str, ...], set[str]] = {}
+    for row in rows:
+        bill = _bill(row)
+        if bill is None:
+            continue
+        invoices = seen.setdefault(bill[:4], set())
+        if len(invoices) == 1 and bill[4] not in invoices:
+            row.findings.add((WHOLE_ROW, "same_amount", WARNING))
+        invoices.add(bill[4])
+
+
+def _same_invoices(rows: list[_Row]) -> None:
+    """Warn of rows with the invoice number and account of a first one, and another amount than that."""
+    first: dict[tuple[str, ...], str] = {}
+    for row in rows:
+        bill = _bill(row)
+        if bill is not None and bill[4] and first.setdefault((*bill[:3], bill[4]), bill[3]) != bill[3]:
+            row.warn(WHOLE_ROW, "same_invoice")
+
+
+_TOTAL_WORD = re.compile(r"(sub ?|grand )?totals?|sum|summe|suma|somme", re.IGNORECASE)
+_CALLED = ("invoiceNumber", "paymentId", "achNameOnCheck")
+
+
+def _sums(rows: list[_Row]) -> None:
+    """Find rows with the sum of the rows above: since the latest total, or all; those called a total are one, too."""
+    since: list[int] = []
+    whole: list[int] = []
+    above: _Row | None = None
+    for row in rows:
+        written = row.cells["amount"] or ""
+        cents = int(written.replace(".", "")) if re.fullmatch(r"[0-9]{1,13}\.[0-9]{2}", written) else 0
+        called = any(_TOTAL_WORD.fullmatch(row.cells[name] or "") for name in _CALLED)
+        before = since if sum(since) == cents else whole
+        bank = [row.cells[name] for name in ("achRoutingNumber", "achAccountNumber")]
+        repeats = (
+            above is not None
+            and None not in bank
+            and bank == [above.cells[name] for name in ("achRoutingNumber", "achAccountNumber")]
+        )
+        is_sum = cents > 0 and sum(before) == cents
+        if is_sum and len(before) > 1:
+            if called and repeats:
+                row.fail(WHOLE_ROW, "total")
+            else:
+                row.warn(WHOLE_ROW, "total" if called else "sum")
+        elif called:
+            row.warn(WHOLE_ROW, "total")
+        if is_sum and ((len(before) > 1 and (called or repeats)) or (called and repeats)):
+            since = []
+        elif cents:
+            since.append(cents)
+            whole.append(cents)
+        above = row

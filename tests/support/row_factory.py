@@ -253,6 +253,16 @@ def _same_bill_under_another_id(row: Row, previous: Row, _random: Random) -> Non
         previous["payOn"] = _random.choice(("12/09/2026", "11/27/2026"))
 
 
+def _same_amount(row: Row, previous: Row, _random: Random) -> None:
+    row.update({name: previous[name] for name in _BILL}, amount="77.00", invoiceNumber=f"I{id(row)}")
+    previous["amount"] = "77.00"
+
+
+def _same_invoice(row: Row, previous: Row, _random: Random) -> None:
+    previous.update(amount="600.00", invoiceNumber=f"I{id(row)}")
+    row.update({name: previous[name] for name in _BILL}, amount="617.00")
+
+
 _BAD_MONEY = (
     "12",
     "12.5",
@@ -309,6 +319,9 @@ def _own_mutations() -> dict[Finding, Mutation]:
         ("payOn", "range", ERROR): _one("payOn", "02/19/2027", "12/01/2099"),
         ("payOn", "conflict", ERROR): _recurring_with_a_day,
         ("payOn", "banking_day", WARNING): _one("payOn", "11/22/2026", "11/26/2026", "01/01/2027", "12/05/2026"),
+        (WHOLE_ROW, "same_amount", WARNING): _same_amount,
+        (WHOLE_ROW, "same_invoice", WARNING): _same_invoice,
+        (WHOLE_ROW, "total", WARNING): _one("invoiceNumber", "Total", "SUBTOTAL", "Grand total", "Summe"),
         ("billingEmail", "email", ERROR): _one("billingEmail", *_BAD_EMAILS),
     }
     for node in ("billing", "shipping"):

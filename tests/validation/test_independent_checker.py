@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from batchpay.schemas.catalogue import rules
 from batchpay.schemas.rule import RuleOptions
 from tests.support.banking_days import is_banking_day
-from tests.support.independent_checker import ALL_COLUMNS, ERROR, Finding, Options, check_rows
+from tests.support.independent_checker import ALL_COLUMNS, ERROR, WARNING, Finding, Options, check_rows
 from tests.support.row_factory import AS_OF, MUTATIONS, ODD_VALUES, Row, mutated_rows, valid_row, valid_rows
 from tests.support.text_chunks import VALID
 from tests.support.whole_check import check
@@ -28,9 +28,12 @@ _BEYOND_A_ROW = {
     ("row", "quotation", ERROR),
     ("row", "no_payment", ERROR),
     ("row", "status", ERROR),
+    ("row", "total", ERROR),
+    ("row", "sum", WARNING),
+    ("row", "same_invoice", ERROR),
     ("amount", "limit", ERROR),
 }
-"""Rules that no mutation of a row breaks: four are the file's, the other has no default."""
+"""Rules that no mutation of a row breaks: they are of the file's or the ledger's rows, or have no default."""
 _EVERY_FAILURE = 10**9
 
 

@@ -38,6 +38,11 @@ def _row(number: int, **cells: str | None) -> Cells:
     return VALID | {"paymentId": f"P{number}", "invoiceNumber": f"I{next(_INVOICES)}"} | cells
 
 
+def _other(number: int, **cells: str | None) -> Cells:
+    """Such a row for an account of its own."""
+    return _row(number, **{"achAccountNumber": f"{12345678 + number}", **cells})
+
+
 def _found(verdict: Verdict) -> list[tuple[int, str]]:
     return [(failure.row, f"{failure.column}.{failure.code}") for failure in verdict.failures]
 
@@ -165,7 +170,7 @@ def test_allowed_duplicates_never_lift_a_payment_id() -> None:
 
 def test_a_file_without_repetition_is_read_once() -> None:
     """A further pass is made only where a digest came twice or a row failed late."""
-    source = TextChunks([_row(number) for number in range(10)])
+    source = TextChunks([_other(number) for number in range(10)])
     check(source, OPTIONS)
     assert source.reads == 1
 
@@ -180,7 +185,7 @@ def test_digests_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_rows_held_by_earlier_batches_fail_late() -> None:
     """What `late` names is rejected with its words, in the totals, the rejects and the list for the ledger."""
-    rows = [_row(1), _row(2, gatewayId="x"), _row(3, amount="7.00"), _row(4), _row(4)]
+    rows = [_other(1), _other(2, gatewayId="x"), _other(3, amount="7.00"), _other(4), _other(4)]
     kept = Kept()
     rejected: list[pl.DataFrame] = []
     seen: list[bool] = []
@@ -242,7 +247,7 @@ def test_what_was_told_of_cells_as_read_is_not_said_of_changed_ones(tmp_path: Pa
 
 def test_every_row_is_in_one_result() -> None:
     """Rows that are proven come at once, the others some at a time; each shows which rows passed."""
-    rows = [_row(1), _row(2, amount="x"), _row(3), _row(4, achAccountNumber="AB12")]
+    rows = [_other(1), _other(2, amount="x"), _other(3), _other(4, achAccountNumber="AB12")]
     with ExitStack() as storage:
         results = list(RowCheck(TextChunks(rows, height=2), OPTIONS, storage, line_word="line").results())
     seen = [(result.rows["_row"].to_list(), result.passed.to_list()) for result in results]
@@ -256,14 +261,14 @@ def test_where_all_rows_are_bad_nothing_is_proven_first_and_all_is_told(monkeypa
     """
     bad, good, warned = {"amount": "x"}, dict[str, str](), {"billingZip": "x", "billingCountry": "US"}
     rows = [
-        _row(1, **bad),
-        _row(2, **bad),
-        _row(1, **good),
-        _row(3, **warned),
-        _row(4, **good),
-        _row(5, **bad),
-        _row(6, **good),
-        _row(7, **good),
+        _other(1, **bad),
+        _other(2, **bad),
+        _other(1, **good),
+        _other(3, **warned),
+        _other(4, **good),
+        _other(5, **bad),
+        _other(6, **good),
+        _other(7, **good),
     ]
     told, added = Kept(), Kept()
     usual = check(TextChunks(rows, height=2), OPTIONS, rejects=told)

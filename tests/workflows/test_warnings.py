@@ -81,7 +81,7 @@ def test_each_of_many_rows_has_its_own_warnings(desk: Desk) -> None:
     """Rows that are proven, and those that wait for all rules, are checked in different orders."""
     rows = [
         PLAIN
-        | {"paymentId": f"P-{row}", "invoiceNumber": f"A-{row}", "amount": "1" if row % 7 == 0 else f"{row}.00"}
+        | {"paymentId": f"P-{row}", "invoiceNumber": f"A-{row}", "amount": "1" if row % 7 == 0 else f"{row}.50"}
         | ({"achAccountNumber": f"AB{row:06}"} if row % 5 == 0 else {})
         for row in range(1, 301)
     ]
