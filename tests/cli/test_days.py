@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from batchpay.ledger.open import open_ledger
-from batchpay.registration import digests
 from batchpay.settings import LedgerSettings
 from tests.model import clock
 from tests.support.command import small_file
@@ -34,28 +31,23 @@ def at_noon(days: int) -> None:
 
 
 @pytest.fixture
-def put(call: Caller, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Put files into the inbox whose rows have days; the days are those of UTC."""
-    build, days = digests._payment_columns, dict[str, int]()
+def put(call: Caller) -> Iterator[Register]:
+    """Put files into the inbox whose rows have days (row, days after `TODAY`); the days are those of UTC."""
     for folder in ("in", "done", "out"):
         Path(folder).mkdir()
-    (Path("batchpay.toml")).write_text('[policy]\nzone = "UTC"\n')
-
-    def with_days(ledger: Any, frame: Any, *others: Any) -> Any:
-        columns = build(ledger, frame, *others)
-        found = [days.get(text) for text in frame["invoiceNumber"]]
-        return replace(columns, pay_on=[None if one is None else day(one).toordinal() for one in found])
-
-    monkeypatch.setattr(digests, "_payment_columns", with_days)
+    Path("batchpay.toml").write_text('[policy]\nzone = "UTC"\n')
     at_noon(0)
-    yield lambda name, first, pay_on: _put(name, first, pay_on, days)
+    yield _put
     clock.restore()
 
 
-def _put(name: str, first: int, pay_on: Mapping[int, int], days: dict[str, int]) -> None:
-    small_file(Path("in") / name, 3, first=first)
-    (Path("in") / f"{name}.control.toml").write_text("rows = 3\n")
-    days |= {f"INV-{first + row - 1}": one for row, one in pay_on.items()}
+def _put(name: str, first: int, pay_on: Mapping[int, int]) -> None:
+    path = small_file(Path("in") / name, 3, first=first)
+    header, *rows = path.read_text().splitlines()
+    days = [f"{day(pay_on[row]):%m/%d/%Y}" if row in pay_on else "" for row in range(1, 4)]
+    lines = [f"{header},payOn", *(f"{row},{one}" for row, one in zip(rows, days, strict=True))]
+    path.write_text("\n".join(lines) + "\n")
+    Path("in", f"{name}.control.toml").write_text("rows = 3\n")
 
 
 def names(folder: str) -> list[str]:

@@ -12,9 +12,10 @@ import pytest
 from batchpay.errors import LedgerDamaged, LedgerNotUsable, WrongUse
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import move
+from batchpay.ledger.records import Decision
 from batchpay.payment import State, Totals
 from batchpay.settings import LedgerSettings
-from tests.ledger.batches import CANARY, NOT_SENT, columns, register, rejected, release, send, states
+from tests.ledger.batches import ACCEPTED, CANARY, NOT_SENT, columns, register, rejected, release, send, states
 from tests.ledger.factories import LedgerFactory
 from tests.model import clock
 from tests.support.postgres import Server
@@ -214,7 +215,8 @@ def test_a_day_begins_at_midnight_in_the_zone_of_the_policy(
         ledger.set_policy(zone, "ada", "the company is there")
         today = date.fromisoformat(day)
         batch = register(ledger, columns(ledger, [1, 2], pay_on={1: today, 2: today + timedelta(days=1)}))
-        clock.offset_s = (datetime.fromisoformat(f"{instant}+00:00") - datetime.now(UTC)).total_seconds()
+        moment = datetime.fromisoformat(f"{instant}+00:00") + timedelta(seconds=2)  # clocks agree to milliseconds
+        clock.offset_s = (moment - datetime.now(UTC)).total_seconds()
         assert ledger.today() == ledger.find(batch).today == ledger.batches()[0].today == today
         assert ledger.find(batch).next_pay_on == today + timedelta(days=1)
         with ledger.lock(ledger.find(batch).digest):
@@ -260,3 +262,42 @@ def test_rows_without_days_are_written_as_before(ledger_factory: LedgerFactory) 
     assert (ledger.find(batch).by_day, ledger.find(batch).scheduled) == ({}, Totals())
     assert claimed(ledger, batch, date.min) == list(range(1, 101))
     assert CANARY not in str(ledger.find(batch))
+
+
+def test_a_scheduled_row_keeps_its_batch_from_being_purged(ledger: Ledger) -> None:
+    """Its body and details are needed on its day, however long nothing happened to the batch."""
+    batch = register(ledger, columns(ledger, [1, 2], pay_on={2: FRIDAY}))
+    send(ledger, batch, {1: ACCEPTED})
+    (old,) = ledger.old_batches(datetime.now(UTC) + timedelta(days=400))
+    assert old.stays is not None
+    assert ledger.purge(datetime.now(UTC) + timedelta(days=400), "ada", "rule 7").erased == []
+    assert claimed(ledger, batch, FRIDAY) == [2]
+
+
+def test_a_restored_ledger_doubts_its_scheduled_rows(ledger_factory: LedgerFactory) -> None:
+    """Since the copy their day may have come and gone: they are put in doubt like all that it would send."""
+    ledger = ledger_factory.create()
+    batch = register_days(ledger)
+    ledger_factory.keep()
+    send(ledger, batch, {1: ACCEPTED})
+    ledger_factory.close()
+    ledger_factory.put_back()
+    ledger_factory.accept_loss("its disk died")
+    ledger = ledger_factory.open()
+    assert set(states(ledger, batch).values()) == {State.IN_DOUBT}
+    assert (ledger.find(batch).by_day, ledger.find(batch).scheduled) == ({}, Totals())
+    sent_again = [Decision(row, State.PENDING) for row in DAYS]
+    ledger.resolve(batch, sent_again, "ada", "none of them is in the portal")
+    assert ledger.find(batch).by_day.keys() == {MONDAY, FRIDAY, WEDNESDAY}
+    assert claimed(ledger, batch, MONDAY) == [6], "sent again means on its day"
+    assert ledger.check() == []
+
+
+def test_scheduled_rows_are_cancelled_like_others(ledger: Ledger) -> None:
+    """What was signed for a later day can be taken back until then."""
+    batch = register_days(ledger)
+    with ledger.lock(ledger.find(batch).digest):
+        assert ledger.cancel(batch, [3, 4], "ada", "the supplier went bankrupt") == 2
+    assert ledger.find(batch).by_day.keys() == {MONDAY, FRIDAY}
+    assert claimed(ledger, batch, date.max) == [1, 2, 5, 6, 7, 8]
+    assert ledger.check() == []
