@@ -124,6 +124,18 @@ class House:
         """Start the nightly call."""
         return self.start(*_SUBMIT)
 
+    def settings(self, table: str, **values: str) -> list[str]:
+        """Write a settings file with one table; return the options of a call that uses it."""
+        path = self.home.path / f"{table}.toml"
+        path.write_text("\n".join([f"[{table}]", *(f'{name} = "{value}"' for name, value in values.items()), ""]))
+        path.chmod(0o600)
+        return ["--config", str(path)]
+
+    def send_due(self) -> None:
+        """Send last night's file, which is due on this day."""
+        self.book.batches[self.night - 1].touched = self.night
+        self.check_call(self.call("resume", "--due", *_PLACES), 0, registered=False)
+
     # A person
 
     def settle(self, night: int) -> None:

@@ -1,10 +1,11 @@
 """Many nights on one ledger: `python -m tests.campaign.nights [--nights N] [--rows N]`.
 
-Each night, a day later by the program's clock, one file comes in. Of twenty nights eleven bring a mishap: payments that
+Each night, a day later by the program's clock, one file comes in. Of twenty nights twelve bring a mishap: payments that
 get no answer or never arrive, a kill in the middle, a gateway or an inbox that is missing, a full disk, a file with
-wrong totals, with bad and old rows, twice, or none. What is in doubt stays so for three nights before a person settles
-it. After every call, and every morning, exit code, summary, results, metrics and `health` are compared with a book that
-is kept in plain Python from what the gateway logged. The ledger is backed up each week and purged each month.
+wrong totals, with bad and old rows, above the limit of a day, twice, or none. One file is due on the next day. What is
+in doubt stays so for three nights before a person settles it. After every call, and every morning, exit code, summary,
+results, metrics and `health` are compared with a book that is kept in plain Python from what the gateway logged. The
+ledger is backed up each week and purged each month.
 
 Over all nights processor time, memory and bytes per row must stay flat, and the ledger must open in 0.3 seconds. Calls
 run in forks of this process, which has the program loaded: their figures leave out its start. Ends with 1 if anything
@@ -14,6 +15,7 @@ was wrong.
 from __future__ import annotations
 
 import argparse
+import datetime
 import os
 import resource
 import signal
@@ -27,7 +29,7 @@ from pathlib import Path
 
 from batchpay.ledger.open import open_ledger
 from batchpay.settings import LedgerSettings
-from tests.campaign.book import cents_of
+from tests.campaign.book import amount_of, cents_of
 from tests.campaign.house import DAY_S, WORKERS, House, Wrong, expect
 from tests.model import clock
 from tests.model.command import wait_for_fork
@@ -158,9 +160,33 @@ def bad_and_old_rows(house: House) -> None:
     house.submit(3)
 
 
+def above_a_limit(house: House) -> None:
+    """The night's payments exceed what a day may be sent, and are refused whole; then the limit is raised."""
+    house.upload()
+    total_cents = sum(cents_of(number) for number in range(house.first, house.first + house.rows))
+    house.submit(4, *house.settings("limits", max_per_day=amount_of(total_cents - 1)), registered=False)
+    house.register()
+    house.submit(0, *house.settings("limits", max_per_day=amount_of(total_cents)))
+
+
+def for_tomorrow(house: House) -> None:
+    """The file is due on the next day: it waits, and nothing calls that a problem."""
+    house.upload()
+    house.register()
+    day = clock.now(datetime.UTC).date() + datetime.timedelta(days=1)
+    house.submit(0, "--pay-on", day.isoformat(), *house.settings("policy", zone="UTC"))
+
+
+def due(house: House) -> None:
+    """What was due today is sent first; then a file comes in."""
+    if house.night:
+        house.send_due()
+    plain(house)
+
+
 MISHAPS = {
-    1: lost, 3: wrong_totals, 5: dropped, 7: stopped, 9: again, 11: no_gateway, 13: no_inbox, 15: killed, 16: no_file,
-    17: full_disk, 18: bad_and_old_rows,
+    0: due, 1: lost, 3: wrong_totals, 5: dropped, 7: stopped, 9: again, 10: above_a_limit, 11: no_gateway, 13: no_inbox,
+    15: killed, 16: no_file, 17: full_disk, 18: bad_and_old_rows, 19: for_tomorrow,
 }  # fmt: skip
 """What happens in a night, by its position in a period."""
 
