@@ -212,6 +212,7 @@ def _plainly(sentence: str, name: str) -> str:
     sentence = sentence.removeprefix(f"{name}: ").removeprefix(f"{name} ")
     sentence = re.sub("^(is|has|can't|changed|contains|must|states) ", r"it \1 ", sentence)
     sentence = sentence.removesuffix("; name one with --sheet")
+    sentence = sentence.removesuffix(". If these are due as well: --again --reason TEXT")
     sentence = re.sub(r" \(use --encoding.*\)", ": choose below what it is", sentence)
     return re.sub(r"state --expect-rows (\S+) --expect-total (\S+)", r"say below that you expect \1 and \2", sentence)
 

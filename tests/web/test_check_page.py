@@ -317,6 +317,14 @@ def test_a_file_of_another_encoding_asks_which(house: House) -> None:
     assert house.facts(file_id)["largest"][0]["payee"] == "José Núñez"
 
 
+def test_an_ach_file_is_refused_by_its_name(house: House) -> None:
+    """The page asked which column is which, and showed the account of the first payment as the name of one."""
+    entry = "6220260095937672879924       0000253479E0             OWEN MENON              0021000020000000"
+    page = house.page("maria", f"/files/{send(house, entry.encode())}/check")
+    assert "it is an ACH file (NACHA), which a bank carries out" in page
+    assert "7672879924" not in page
+
+
 def test_a_workbook_with_several_sheets_asks_which(house: House) -> None:
     """The sheets are listed, one is chosen, and another can be."""
     from openpyxl import Workbook
@@ -445,3 +453,19 @@ def test_several_currencies_have_no_sum(house: House) -> None:
     pages = [check_page(house, file_id), house.page("maria", "/")]
     for page in pages:
         assert "EUR " in page and printable(f"{float(total):,.2f}") not in page
+
+
+def test_a_file_that_was_paid_and_is_read_otherwise_names_its_batch(house: House) -> None:
+    """In another encoding its names are other payees; the command line's option for it is not shown."""
+    content = csv_of({**ROWS[0], "achNameOnCheck": "José Núñez"}).decode().encode("cp1252")
+    for encoding in ("cp1252", "mac-roman"):
+        file_id = send(house, content)
+        house.post("maria", f"/files/{file_id}/check", encoding=encoding)
+        house.work()
+        if encoding == "cp1252":
+            house.post("maria", f"/files/{file_id}/ask")
+            house.approve(file_id)
+            house.work()
+    page = house.page("maria", f"/files/{file_id}/check")
+    assert "is of a file with the same bytes, read as other payments (1 row, 10.00)" in page
+    assert "--again" not in page
