@@ -25,6 +25,7 @@ _AMOUNT, _CODE = "amount", "currencyCode"
 _NOT_IN_HEADERS = ("all", "top", "try", "won", "pound", "pounds")
 """Currencies that are words: `Amount Won`."""
 _BETWEEN_WORDS = re.compile(r"[\s_()\[\]{}/:;,.-]+|(?<=[a-z])(?=[A-Z])")
+_FEW = 100
 _SAID = {**CODES, **{name.lower(): code for code, name in CURRENCY_NAMES.items()}}
 
 
@@ -67,8 +68,10 @@ class AmountEvidence:
 
     def _shows_unit(self, chunk: pl.DataFrame) -> bool:
         """Whether an amount of a chunk has decimals or a currency's mark."""
-        shows = [cell.str.contains("[.,][0-9]{1,2}[^0-9]*$") | amount_text.has_currency(cell) for cell in self._cells]
-        return bool(chunk.select(pl.any_horizontal(shows).any()).item())
+        decimals = pl.any_horizontal(cell.str.contains("[.,][0-9]{1,2}[^0-9]*$") for cell in self._cells).any()
+        marks = pl.any_horizontal(map(amount_text.has_currency, self._cells)).any()
+        # Nearly always one of the first rows decides; looking for marks takes longest.
+        return any(rows.select(shows).item() for shows in (decimals, marks) for rows in (chunk.head(_FEW), chunk))
 
     def _marked(self, chunk: pl.DataFrame) -> pl.DataFrame:
         faults = [*self._other_currencies(chunk), *self._other_units(chunk)]
