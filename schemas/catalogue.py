@@ -50,17 +50,10 @@ ROW_DUPLICATE = RuleFacts(
 ROW_SAME_INVOICE = RuleFacts(
     ROW,
     "same_invoice",
-    "error",
+    "warning",
     "H",
-    "the same account, direction and invoice number as a payment of an earlier batch within `policy.duplicate_days`, "
-    "another amount, and neither has a paymentId (`--allow-duplicates`)",
-    "has the invoice number of another payment to this account, with another amount",
-)
-ROW_SAME_INVOICE_LATER = replace(
-    ROW_SAME_INVOICE,
-    severity="warning",
-    words="the same later, with a paymentId, or in the same file",
-    message="has the invoice number of another row to this account, with another amount, make sure that both are due",
+    "the account, direction and invoice number of another row of the file, another amount (`--allow-duplicates`)",
+    "has the invoice number of another row to this account, with another amount, make sure that both are due",
 )
 ROW_SAME_PAYMENT = RuleFacts(
     ROW,
@@ -187,7 +180,7 @@ def rules() -> list[RuleFacts]:
     facts = [_facts(rule) for rule in rules_of(payment_schema(every_rule_on()))]
     facts.insert(sum(fact.column == PAYMENT_ID for fact in facts), PAYMENT_ID_DUPLICATE)
     of_rows = [ROW_STATUS, ROW_TOTAL, ROW_MAYBE_TOTAL, ROW_SUM, ROW_SAME_AMOUNT, ROW_SAME_INVOICE]
-    of_rows += [ROW_SAME_INVOICE_LATER, ROW_DUPLICATE, ROW_SAME_PAYMENT]
+    of_rows += [ROW_DUPLICATE, ROW_SAME_PAYMENT]
     return [*facts, *of_rows, ROW_RAGGED, ROW_QUOTATION, ROW_NO_PAYMENT]
 
 

@@ -28,7 +28,6 @@ from batchpay.schemas.catalogue import (
     ROW_DUPLICATE,
     ROW_SAME_AMOUNT,
     ROW_SAME_INVOICE,
-    ROW_SAME_INVOICE_LATER,
     ROW_SAME_PAYMENT,
     RuleFacts,
 )
@@ -371,7 +370,7 @@ def late_in_file(repeats: Repeats, options: RuleOptions) -> list[InFile]:
             pl.lit("has the invoice number and account of "), "_place",
             pl.lit(" of this file, and another amount, make sure that both are due"),
         )  # fmt: skip
-        found.append(InFile(replace(ROW_SAME_INVOICE_LATER, severity=severity), repeats.invoices, message))
+        found.append(InFile(replace(ROW_SAME_INVOICE, severity=severity), repeats.invoices, message))
     if ROW_SAME_PAYMENT.name not in options.rules_off:
         message = pl.concat_str(
             first, pl.lit(" under another paymentId or on another day, make sure that both are due")
