@@ -11,9 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from typing import TYPE_CHECKING
 
-from batchpay.ledger.columns import PaymentColumns
-from batchpay.ledger.records import PendingPayment
+if TYPE_CHECKING:  # a check needs neither
+    from batchpay.ledger.columns import PaymentColumns
+    from batchpay.ledger.records import PendingPayment
 
 Key = str | bytes
 """DEBIT or CREDIT, or an account's digest."""

@@ -16,7 +16,6 @@ from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor
 from batchpay.settings import LedgerSettings, Settings
 from batchpay.text import instant, printable
-from batchpay.workflows.ledger_care import require_reason
 
 _HOW = "batchpay ledger policy set --zone {} --reason TEXT"
 
@@ -66,6 +65,8 @@ def is_zone(name: str) -> bool:
 
 def set_zone(settings: LedgerSettings, zone: str, reason: str | None, actor: Actor) -> dict[str, Any]:
     """Set the zone for all machines, and return the policy as it is now; raises WrongUse."""
+    from batchpay.workflows.ledger_care import require_reason  # a check reads the policy, and sets none
+
     why = require_reason("ledger policy set", reason)
     if not is_zone(zone):
         raise WrongUse(f"--zone: {printable(zone)} is no time zone: write it like America/New_York")
