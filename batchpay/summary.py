@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _AS_IN_LEDGER = (
     "file", "total", "by_state", "batch", "environment", "results", "results_missing", "ledger_failed", "stopped",
     "started_at", "finished_at", "by_direction", "apart", "rate_found", "work", "scheduled", "scheduled_apart",
-    "next_pay_on",
+    "next_pay_on", "by_day",
 )  # fmt: skip
 """What a batch's summary takes over as it is."""
 _OVER_DAY = "limits.max_per_"
@@ -77,6 +77,8 @@ class Summary:
     """The pending rows whose day (payOn) has not come."""
     scheduled_apart: dict[str, Totals] = field(default_factory=dict)
     """The same by DEBIT and CREDIT."""
+    by_day: dict[date, dict[str, Totals]] = field(default_factory=dict)
+    """Pending rows with a day of their own, by day, each by DEBIT and CREDIT."""
     next_pay_on: date | None = None
     """The first day on which scheduled rows are due."""
     held_back: Totals = Totals()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -354,3 +356,21 @@ def test_warnings_that_an_approver_has_not_seen_are_not_approved(house: House) -
     house.post("daniel", f"/files/{file_id}/decide", 409, decision="turn down", why="the first one", **seen)
     assert house.file(file_id)["state"] == "asked"
     house.approve(file_id)
+
+
+def test_days_are_on_the_page_to_sign_and_with_the_batch(house: House) -> None:
+    """Rows and cents by day are what a person signs; what waits for its day is beside the states of the batch."""
+    house.policy(zone="UTC")
+    day = datetime.now(UTC).date() + timedelta(days=10)
+    file_id = house.ask(ROWS[0], ROWS[1] | {"payOn": f"{day:%m/%d/%Y}"}, ROWS[2] | {"payOn": f"{day:%m/%d/%Y}"})
+    page = house.page("daniel", f"/files/{file_id}/approve")
+    assert "no payment is sent before its day" in page
+    assert re.search(rf"{day}( settles [-0-9]+)? 2 30\.25 20\.50", page)
+    house.approve(file_id)
+    house.work()
+    assert house.arrived == {"INV-A": 1}
+    assert f"Waiting for their day day payments debits credits {day} 2 30.25 20.50" in house.page(
+        "lee", f"/files/{file_id}/run"
+    )
+    plain = house.sent(ROWS[0] | {"paymentId": "D", "invoiceNumber": "INV-D"})
+    assert "Waiting for their day" not in house.page("lee", f"/files/{plain}/run")
