@@ -33,7 +33,7 @@ from batchpay.reports.page_parts import (
     write,
 )
 from batchpay.summary import Summary, summary_of_batch
-from batchpay.text import amounts_apart, local_time, money, place_of, place_word, row_count, sum_word
+from batchpay.text import amounts_apart, local_time, money, place_of, place_word, row_count, sum_word, totals_apart
 from batchpay.writing.atomic import Stream
 
 if TYPE_CHECKING:  # it loads polars, and a page of the ledger needs none
@@ -109,6 +109,13 @@ def write_batch_page(ledger: Ledger, batch: BatchSummary, path: str | Path | Str
             *facts_to_sign(story, batch),
             ("last run", local_time(batch.finished_at or batch.started_at)),
             *([("pays again, because", batch.again_reason)] if batch.again_reason else []),
+            *(
+                (
+                    f"not before {day:%m/%d/%Y}",
+                    f"{row_count(sum(one.rows for one in sides.values()))}, {totals_apart([sides])}",
+                )
+                for day, sides in sorted(batch.by_day.items())
+            ),
         ],
         mood=mood,
         headlines=headlines,

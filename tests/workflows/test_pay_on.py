@@ -15,6 +15,7 @@ from batchpay.approval.sign_off import plan_lines
 from batchpay.errors import FileRefused, NotAsApproved, WaitingForPerson, WrongUse
 from batchpay.ledger.open import bring_up_to_date, move, open_ledger
 from batchpay.payment import Actor, State, Totals
+from batchpay.reports.page import write_batch_page
 from batchpay.reports.results import write_results
 from batchpay.settings import GatewaySettings, LimitsSettings
 from batchpay.summary import Summary
@@ -77,6 +78,10 @@ def test_what_is_uploaded_on_monday_is_paid_on_friday(desk: Desk, is_option: boo
     first = desk.submit(path, **options)
     assert sent(first) == (0, 4, 0)
     assert first.next_pay_on == FRIDAY
+    with closing(open_ledger(desk.settings.ledger)) as ledger:
+        write_batch_page(ledger, ledger.find(first.batch), desk.folder / "pay.html")
+    report = (desk.folder / "pay.html").read_text()
+    assert f"not before {FRIDAY:%m/%d/%Y}" in report and "4 rows, 100.00" in report
     at_noon(3)
     assert sent(desk.submit(path)) == sent(desk.submit(path, **options)) == (0, 4, 0)
     assert not desk.arrived
