@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import reduce
+from functools import cache, reduce
 from operator import and_
 
 import pandera.polars as pa
@@ -283,8 +283,7 @@ def placeholder_rules(column: str) -> list[Rule]:
     The same name in billing and shipping counts once.
     """
     cell, form = pl.col(column), IDENTIFIER if column in IDENTIFIERS else NAME
-    others = tuple(name for name in (*IDENTIFIERS, *NAMES_AND_ADDRESSES) if _field(name) != _field(column))
-    also = pl.any_horizontal(checks.is_null_word(pl.col(name)).fill_null(value=False) for name in others)
+    others = tuple(name for name in (*IDENTIFIERS, *NAMES_AND_ADDRESSES) if name != column)
     return [
         error(
             column,
@@ -293,7 +292,7 @@ def placeholder_rules(column: str) -> list[Rule]:
             r"a spreadsheet's or database's remnant (`#N/A`, `#REF!`, `#NAME?`, `Loading...`, `\N`, `<null>`), a null "
             "word (`nan`, `NULL`, `None`, `N/A`) where two of these cells of a row, or payees of two accounts, do",
             PLACEHOLDER_MESSAGE,
-            checks.is_remnant(cell) | (checks.is_null_word(cell) & also),
+            checks.is_remnant(cell) | (checks.is_null_word(cell) & (_null_words() > 1)),
             form=form,
             reads=others,
         ),
@@ -310,8 +309,14 @@ def placeholder_rules(column: str) -> list[Rule]:
     ]
 
 
-def _field(column: str) -> str:
-    return column.removeprefix("billing").removeprefix("shipping")
+@cache
+def _null_words() -> pl.Expr:
+    """Return how many fields of a row have a null word; made once for all columns."""
+    fields: dict[str, list[pl.Expr]] = {}
+    for name in (*IDENTIFIERS, *NAMES_AND_ADDRESSES):
+        field = name.removeprefix("billing").removeprefix("shipping")
+        fields.setdefault(field, []).append(checks.is_null_word(pl.col(name)).fill_null(value=False))
+    return pl.sum_horizontal(pl.any_horizontal(cells) for cells in fields.values())
 
 
 def columns_of(names: Sequence[str], own: Mapping[str, Sequence[Rule]], options: RuleOptions) -> dict[str, pa.Column]:

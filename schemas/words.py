@@ -53,16 +53,24 @@ def header_key(text: str) -> str:
 def headers(of: str) -> Mapping[str, tuple[str, ...]]:
     """Return the headers by what they mean, as the table writes them and in its order."""
     found: dict[str, list[str]] = {}
-    for row in rows_of("headers.csv"):
-        if row["of"] == of:
-            found.setdefault(row["means"], []).append(row["header"])
+    for means, name in _table("headers.csv").get(of, ()):
+        found.setdefault(means, []).append(name)
     return MappingProxyType({means: tuple(names) for means, names in found.items()})
 
 
 @cache
 def words(of: str) -> Mapping[str, str]:
     """Return what each word means, by the word as the table writes it."""
-    return MappingProxyType({row["word"]: row["means"] for row in rows_of("words.csv") if row["of"] == of})
+    return MappingProxyType({word: means for means, word in _table("words.csv").get(of, ())})
+
+
+@cache
+def _table(name: str) -> dict[str, list[tuple[str, str]]]:
+    """Read a table once: by what they belong to, meanings and texts."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for of, means, text in map(dict.values, rows_of(name)):
+        found.setdefault(of, []).append((means, text))
+    return found
 
 
 @cache
