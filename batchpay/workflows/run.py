@@ -95,6 +95,8 @@ class RunRequest:
     """The day on which this run was requested, by this machine's clock."""
     why: str | None = None
     """Why this run was requested, if a person had to say it."""
+    clock_is_right: bool = False
+    """Whether that person says that rows are due by the clock: another reason is none for that."""
 
 
 def run_batch(
@@ -112,15 +114,16 @@ def run_batch(
     that fail today's rules (`request.fails`) stay pending, and are counted in the batch's `held_back`; so do recurring
     payments whose first day passes during the run, under the setting `policy.past_start`. What stops the run early is
     in the returned batch's `stopped`, so that the results are written anyway; so is what kept them from being written.
-    Raises LedgerNotUsable only if nothing was sent, and WaitingForPerson before anything.
+    The run's day is the one on which `batch` was found: what is asked before it is asked of the same rows. Raises
+    LedgerNotUsable only if nothing was sent, and WaitingForPerson before anything.
     """
     refuse_other_gateway(ledger, batch, settings)
     if (followed := follow_settings(ledger, batch, settings, actor)) is not None:
         progress.say(followed)
-        batch = ledger.find(batch.batch)
+        batch = replace(ledger.find(batch.batch), today=batch.today)
     _refuse_a_ledger_brought_back(ledger, batch, request.results)
     _require_approval(ledger, batch, settings, request)
-    if request.why is None:
+    if not request.clock_is_right:
         _require_certain_day(ledger, batch)
     clock = _note_clock(ledger, settings, progress)
     doubted = _rows_in_doubt(ledger, batch)
@@ -149,7 +152,7 @@ class _BatchRun:
         self._before = batch
         results = None if request.results is None else str(request.results.absolute())
         api_id, is_unique = settings.gateway.api_id, settings.gateway.reference_is_unique
-        self._day = ledger.today()
+        self._day = batch.today
         self._run = ledger.start(
             batch.batch,
             str(actor),
@@ -349,8 +352,8 @@ def _refuse_a_ledger_brought_back(ledger: Ledger, batch: BatchSummary, results: 
 
 def _require_certain_day(ledger: Ledger, batch: BatchSummary) -> None:
     """Raise WaitingForPerson if rows are due only by a clock that may be ahead."""
-    today, certain = ledger.today(), ledger.certain_today()
-    if early := batch.due_by(today).rows - batch.due_by(certain).rows:
+    today, certain = batch.today, ledger.certain_today()
+    if (early := batch.due.rows - batch.due_by(certain).rows) > 0:
         raise WaitingForPerson(
             f"batch {batch.batch}: {row_count(early)} due by the clock of this machine, which shows {today:%m/%d/%Y}, "
             f"and which no time server keeps; certainly it is {certain:%m/%d/%Y} or later. Nothing was sent: let a "
@@ -487,7 +490,8 @@ def resume(
             fails = fails_today(ledger, found, settings)
             if stale_reason is None and (old := _hold_stale(ledger, found, settings, progress, is_named=is_named)):
                 fails = any_of([old, fails]) if fails else old
-            request = replace(request, results=output_path(found), why=stale_reason, fails=fails)
+            says = stale_reason is not None
+            request = replace(request, results=output_path(found), why=stale_reason, clock_is_right=says, fails=fails)
             finished = run_batch(ledger, found, settings, credentials, request, actor, progress)
         summary = summary_of_batch(finished)
         add_in_doubt_elsewhere(summary, ledger, finished)

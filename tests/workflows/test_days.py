@@ -21,6 +21,7 @@ from batchpay.payment import State, Totals
 from batchpay.registration import digests
 from batchpay.sending.limits import Limits
 from batchpay.settings import Secret
+from batchpay.workflows import run
 from batchpay.workflows.health import HealthLimits, health
 from batchpay.workflows.policy import policy_of, set_zone
 from batchpay.workflows.run import RunRequest, resume
@@ -147,6 +148,26 @@ def test_a_run_over_midnight_sends_what_was_due_on_its_day(desk: Desk, monkeypat
     assert set(desk.arrived) == {"A-1", "A-2", "A-3"}
 
 
+def test_what_is_asked_before_a_run_is_asked_of_its_day(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Midnight that passed before the run began let it send what had been scheduled when approvals were asked for."""
+    at_noon(0)
+    register_with_days(monkeypatch, dict.fromkeys(range(1, 5), 1))
+    name = desk.submit(desk.file("pay.csv", *BILLS)).batch
+    desk.settings = replace(desk.settings, policy=replace(desk.settings.policy, approvals=1))
+    asked = run._require_approval
+
+    def until_midnight(*arguments: Any) -> None:
+        asked(*arguments)
+        at_noon(1)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "_require_approval", until_midnight)
+        assert desk.resume(name).scheduled.rows == 4
+    assert not desk.arrived
+    with pytest.raises(WaitingForPerson):
+        desk.resume(name)
+
+
 def test_todays_rules_are_asked_on_the_day(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A limit that was lowered holds a scheduled row back when it is due: until then it may be raised again."""
     at_noon(0)
@@ -262,7 +283,8 @@ def test_a_row_that_is_due_only_by_a_doubtful_clock_waits(
         return
     register_with_days(monkeypatch, {})
     assert desk.submit(desk.file("others.csv", BILLS[2])).exit_code == 0, "an event at the wrong time"
-    for call in (partial(desk.submit, path), partial(desk.resume, name)):
+    another_word = partial(desk.submit, path, looked_elsewhere="no other ledger has it")
+    for call in (partial(desk.submit, path), another_word, partial(desk.resume, name)):
         with pytest.raises(WaitingForPerson, match=rf"batch {name}: 1 row due by the clock of this machine"):
             call()
     assert desk.resume(name, "it is the fifth, by the newspaper").of(State.ACCEPTED).rows == 2
