@@ -1,17 +1,17 @@
 """Six layouts of other programs, how a person answers about them, and what is paid.
 
-The files are made here; others of the same kinds are used where BATCHPAY_TEST_FIELD names their folder.
+The files are made here; others of the same kinds are used where they are (BATCHPAY_TEST_DATA).
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-FIELD = Path(os.environ.get("BATCHPAY_TEST_FIELD", "/nonexistent"))
+from tests.support.payment_files import DATA
+
+FIELD = DATA / "field"
 ROUTING = ("091000019", "071000013", "021000021", "031100775", "026009593", "061000104")
 PEOPLE = ("Esme Berg", "Yuki Pell", "Ravi Menon", "Caleb Tanabe", "Farah Quist", "Hugo Vance")
 DRAW = random.Random(40)

@@ -106,6 +106,12 @@ def test_the_most_important_question_comes_first(tmp_path: Path) -> None:
     published = "Vendor,Invoice,Amount,Date\nAcme,1,7.00,2026-11-20\nDelta,2,8.50,2026-11-20\n"
     (only,) = propose_map(FileToMap(write(tmp_path, published)), person, None).draft.questions
     assert only.text.startswith("the file can't be paid by ACH: it has no bank details")
+    grouped = (
+        "Vendor,Routing,Account,Amount\nAcme,,,\n,081000210,29150563,25.50\n,081000210,29150563,19.25\n"
+        "Total Acme,,,44.75\nDelta,,,\n,111000025,31650366,7.00\nTOTAL,,,51.75\n"
+    )
+    (only,) = propose_map(FileToMap(write(tmp_path, grouped)), person, None).draft.questions
+    assert only.text.startswith("the file is a report grouped by payee")
 
 
 def test_what_is_left_open_is_not_asked_again(tmp_path: Path) -> None:

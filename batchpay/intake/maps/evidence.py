@@ -233,3 +233,14 @@ def agreeing(target: str, cells: pl.Series) -> tuple[int, str]:
         check, told = _TESTS[target]
         return int(check(cells).sum()), told
     return len(cells), ""
+
+
+def grouping(names: pl.Series, routing: pl.Series) -> str:
+    """Say that payees stand on lines of their own, and none beside a payment; blank if not. Blank cells are null."""
+    is_named, has_bank = names.is_not_null(), routing.is_not_null()
+    if not is_named.any() or not has_bank.any() or (is_named & has_bank).any():
+        return ""
+    return (
+        "the file is a report grouped by payee, with names and totals on lines of their own: export it as a list (a "
+        "detail or transaction list without subtotals), with the payee in each row"
+    )

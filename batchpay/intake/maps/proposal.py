@@ -25,6 +25,7 @@ from batchpay.intake.maps.evidence import (
     beside,
     column_called,
     dates,
+    grouping,
     has_decimals,
     ours,
     ours_for,
@@ -49,8 +50,7 @@ from batchpay.schemas.columns import ACCOUNT, COLUMNS, DATES, DIRECTION, MONEY, 
 from batchpay.schemas.words import header_means, meaning
 from batchpay.text import column_name
 
-NAME, FIRST, LAST = "achNameOnCheck", "billingFirstName", "billingLastName"
-_DEPOSIT = "achDepositType"
+NAME, FIRST, LAST, _DEPOSIT = "achNameOnCheck", "billingFirstName", "billingLastName", "achDepositType"
 _ENOUGH = 0.9
 """This share of a column's cells must be what its name says; the others will be errors in their rows."""
 _ENOUGH_OF_OURS = 0.5
@@ -63,7 +63,6 @@ _MISSING = {
     ACCOUNT: "the file can't be paid by ACH as it is: no column has account numbers",
     NAME: "the file can't be paid as it is: no column has the names of the payees",
 }
-_NO_BANK_DETAILS = "the file can't be paid by ACH: it has no bank details, neither routing nor account numbers"
 _FIRST_ASKED = ("amount", DIRECTION, ROWS, "currencyCode", ROUTING, ACCOUNT, NAME, FIRST, *DATES, "recurringIndicator")
 """What decides most about the money is asked first; the others follow as our columns do."""
 
@@ -115,10 +114,9 @@ class _Candidate:
 
 def propose(cells: Mapping[str, pl.Series]) -> Draft:
     """Propose a map for the columns of a file, given with their cells, null where blank; raises FileRefused."""
-    if not any(column_called(name) for name in cells):
-        for name in cells:
-            if re.search("[0-9]", name) and not re.search(r"[^\W\d_]", name):
-                raise FileRefused("has no header: its first row looks like a payment, put names of columns above it")
+    numbers = [name for name in cells if re.search("[0-9]", name) and not re.search(r"[^\W\d_]", name)]
+    if numbers and not any(map(column_called, cells)):
+        raise FileRefused("has no header: its first row looks like a payment, put names of columns above it")
     return _Proposer(cells).draft()
 
 
@@ -185,11 +183,15 @@ class _Proposer:
         return self._draft
 
     def _lacking(self) -> list[Question]:
-        """Say what the file needs to have, and no answer can add."""
-        missing = [target for target in _MISSING if not self._has(target)]
-        missing = [target for target in missing if not any(entry.key == target for entry in self._draft.entries)]
+        """Say what the file needs, and no answer can add."""
+        both = [self._all[found[0].name] for target in (NAME, ROUTING) if (found := self._found.get(target))]
+        if len(both) > 1 and (text := grouping(*both)):
+            return [Question(NAME, text)]
+        given = {*self._decided, *self._asked, *(entry.key for entry in self._draft.entries)}
+        missing = [target for target in _MISSING if target not in given]
         if ROUTING in missing:
-            return [Question(ROUTING, _NO_BANK_DETAILS if ACCOUNT in missing else _MISSING[ROUTING])]
+            no_bank = "the file can't be paid by ACH: it has no bank details, neither routing nor account numbers"
+            return [Question(ROUTING, no_bank if ACCOUNT in missing else _MISSING[ROUTING])]
         return [Question(target, _MISSING[target]) for target in missing]
 
     def _has(self, target: str) -> bool:
