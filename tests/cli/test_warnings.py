@@ -41,3 +41,22 @@ def test_a_submission_names_the_rows_too_and_all_of_them_if_asked(call: Caller, 
     assert told.count("achAccountNumber: warning: ") == 5
     assert "and 3 more achAccountNumber.account: -v and --json list them" in told
     assert " ".join(call.text("submit", "b.csv", "-v").split()).count("achAccountNumber: warning: ") == 8
+
+
+@pytest.mark.parametrize(("accounts", "errors"), [(("77000011", "77000011"), 0), (("77000011", "77000021"), 2)])
+def test_payees_of_two_accounts_are_not_both_called_null(
+    call: Caller, tmp_path: Path, accounts: tuple[str, str], errors: int
+) -> None:
+    """A database's null words passed as the names of everybody; one person may be called Null, also twice."""
+    call("ledger", "init")
+    lines = small_file(tmp_path / "a.csv", 2).read_text().splitlines()
+    header = lines[0].split(",")
+    rows = [dict(zip(header, line.split(","), strict=True)) for line in lines[1:]]
+    for row, account in zip(rows, accounts, strict=True):
+        row |= {"achNameOnCheck": "NULL", "achAccountNumber": account}
+    text = "\n".join([lines[0], *(",".join(row.values()) for row in rows)])
+    (tmp_path / "a.csv").write_text(f"{text}\n")
+    done = call("validate", "a.csv")
+    counts = {"achNameOnCheck.placeholder": errors} if errors else {}
+    assert (done["counts"], done["valid"], done["rejected"]) == (counts, 2 - errors, errors)
+    assert done["warning_counts"].get("achNameOnCheck.placeholder", 0) == 2

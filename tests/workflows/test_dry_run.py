@@ -211,7 +211,7 @@ def test_rows_that_wait_draw_warnings_as_before(looking: Desk) -> None:
     """A batch that was stopped halfway: its own payments don't make its payees known."""
     path = looking.file("may.csv", NEW, NEW | {"invoiceNumber": "A-3"})
     looking.submit(path, run=RunRequest(None, Limits(0)))
-    assert looking.dry_run(path).verdict.warning_counts == {"achNameOnCheck.new_payee": 2}
+    assert looking.dry_run(path).verdict.warning_counts == {"achNameOnCheck.new_payee": 2, "row.same_amount": 1}
 
 
 def test_what_all_new_payees_take_and_pay_is_told(looking: Desk) -> None:
