@@ -58,7 +58,7 @@ def test_a_day_is_real_and_near(day: str, codes: list[str]) -> None:
 )  # fmt: skip
 def test_the_warning_names_the_banking_days_around(day: str, around: tuple[str, str]) -> None:
     """Saturday, Christmas on a Friday, Martin Luther King's birthday; in a row among others it is its own days."""
-    rows = [VALID | {"payOn": "12/08/2026", "invoiceNumber": "1"}, VALID | {"payOn": day, "invoiceNumber": "2"}]
+    rows = [VALID | {"payOn": "12/08/2026"}, VALID | {"payOn": day, "amount": "2.00"}]
     (warning,) = check(TextChunks(rows), OPTIONS).warning_failures
     assert warning.row == 2
     assert warning.message.endswith("(the banking days around it are {} and {})".format(*around))
@@ -67,7 +67,7 @@ def test_the_warning_names_the_banking_days_around(day: str, around: tuple[str, 
 def test_one_day_for_a_whole_file() -> None:
     """Its rows are checked as if each had it: the recurring one can't be sent on a day."""
     options = RuleOptions(as_of=MONDAY, pay_on=date(2026, 12, 4))
-    recurring = RECURRING_CELLS | {"invoiceNumber": "2"}
+    recurring = RECURRING_CELLS | {"amount": "2.00"}
     assert found({}, recurring, options=options) == [(2, "payOn.conflict")]
     assert found({"payOn": "12/04/2026"}, recurring | {"payOn": "12/04/2026"}) == [(2, "payOn.conflict")]
     assert found({}, options=RuleOptions(as_of=MONDAY, pay_on=date(2026, 11, 27))) == [(1, "payOn.past")]
