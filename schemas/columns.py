@@ -71,6 +71,8 @@ A mark is the code, followed by `: ` and a message where it has its own.
 """
 TEXT_FORMULA = '^="([^"]*)"$'
 """A cell as programs write it so that a spreadsheet keeps its text, such as `="00123"`."""
+DECIMALS = "[.,][0-9]{1,2}[^0-9]*$"
+"""How an amount with decimals ends."""
 CELL_MARKS = (FAULT, SUGGEST, WARN, CURRENCY)
 BARE_ROW = "_bare"
 """How a file reader flags a row in which no cell has a quotation mark, a backslash or a control character, if it

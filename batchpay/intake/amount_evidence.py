@@ -16,7 +16,7 @@ import polars as pl
 from batchpay.intake.maps.formats import NumberFormat
 from batchpay.schemas import amount_text
 from batchpay.schemas.amount_text import CODES, OTHER_CURRENCY, OTHER_TEXT, UNIT_UNKNOWN
-from batchpay.schemas.columns import CURRENCY, FAULT
+from batchpay.schemas.columns import CURRENCY, DECIMALS, FAULT
 from batchpay.schemas.tables import CURRENCY_NAMES, NO_DECIMALS
 from batchpay.schemas.words import header_means, meaning
 from batchpay.text import column_name
@@ -68,7 +68,7 @@ class AmountEvidence:
 
     def _shows_unit(self, chunk: pl.DataFrame) -> bool:
         """Whether an amount of a chunk has decimals or a currency's mark."""
-        decimals = pl.any_horizontal(cell.str.contains("[.,][0-9]{1,2}[^0-9]*$") for cell in self._cells).any()
+        decimals = pl.any_horizontal(cell.str.contains(DECIMALS) for cell in self._cells).any()
         marks = pl.any_horizontal(map(amount_text.has_currency, self._cells)).any()
         # Nearly always one of the first rows decides; looking for marks takes longest.
         return any(rows.select(shows).item() for shows in (decimals, marks) for rows in (chunk.head(_FEW), chunk))
@@ -103,7 +103,8 @@ class AmountEvidence:
         if CURRENCY + _AMOUNT in chunk.columns:
             shown = pl.col(CURRENCY + _AMOUNT)
             marks.append(shown)
-            yield pl.when(shown.is_not_null() & ~_is_listed(shown)).then(pl.lit(f"format: {OTHER_TEXT}"))
+            is_other = shown.is_not_null() & ~shown.str.to_lowercase().is_in(list(_SAID))
+            yield pl.when(is_other).then(pl.lit(f"format: {OTHER_TEXT}"))
         for mark in marks:
             codes = mark.str.to_lowercase().replace_strict(_SAID, default=None, return_dtype=pl.String)
             yield pl.when(amount_text.contradicts(codes, code)).then(
@@ -126,10 +127,6 @@ class AmountEvidence:
 
 
 _STATE_IT = "state it with --amounts-in dollars, cents or thousands, or in the map ([formats.amount] unit)"
-
-
-def _is_listed(mark: pl.Expr) -> pl.Expr:
-    return mark.str.to_lowercase().is_in(list(_SAID))
 
 
 def _is_currency(word: str) -> bool:

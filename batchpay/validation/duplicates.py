@@ -220,10 +220,8 @@ class Uniqueness:
 def _repeated_bills(rows: pl.DataFrame, days: int) -> pl.DataFrame:
     nameless = pl.col("payment_id").is_null()
     again = pl.int_range(pl.len()).over(*_DIGESTS, "payment_id") > 0
-    first, named = (
-        pl.col("_row").first().over(_DIGESTS),
-        (nameless.cast(pl.UInt32).cum_sum().over(_DIGESTS) == 0) & ~again,
-    )
+    first = pl.col("_row").first().over(_DIGESTS)
+    named = (nameless.cast(pl.UInt32).cum_sum().over(_DIGESTS) == 0) & ~again
     if rows["day"].null_count() < rows.height:
         near = pl.lit(pl.Series(_near(rows, days), dtype=pl.UInt32))
         first, named = pl.coalesce(near, first), near.is_null() & (nameless | ~again)
@@ -348,33 +346,26 @@ class LateRows:
 
 def late_in_file(repeats: Repeats, options: RuleOptions) -> list[InFile]:
     """List the rules that rows break because they are not unique in their file."""
-    first = pl.concat_str(pl.lit("is the same bill as "), "_place", pl.lit(" of this file"))
+    first = pl.format("is the same bill as {} of this file", "_place")
     rows = repeats.payment_ids.to_frame("_row")
     found = [InFile(PAYMENT_ID_DUPLICATE, rows, pl.lit(PAYMENT_ID_DUPLICATE.message))]
     if not options.allows_repeated_bills:
         # An invoice number always helps; a paymentId no longer does once the first row was sent without one.
         due = "take it out, or if both are due give it an invoice number of its own"
         due += ", or submit it with --allow-duplicates --reason TEXT"
-        message = pl.concat_str(first, pl.lit(f" (account, direction, amount, invoice number), {due}"))
+        message = pl.format("{} (account, direction, amount, invoice number), {}", first, pl.lit(due))
         found.append(InFile(ROW_DUPLICATE, repeats.bills.filter(~pl.col("named")), message))
     severity = "error" if options.warnings_as_errors else "warning"
     if ROW_SAME_AMOUNT.name not in options.rules_off:
-        count = pl.col("count").cast(pl.String)
-        message = pl.concat_str(
-            pl.lit("the same amount goes to this account "), count, pl.lit(" times in this file, first in "), "_place",
-            pl.lit(", make sure that each is due"),
-        )  # fmt: skip
+        told = "the same amount goes to this account {} times in this file, first in {}, make sure that each is due"
+        message = pl.format(told, "count", "_place")
         found.append(InFile(ROW_SAME_AMOUNT, repeats.amounts, message))
     if not options.allow_duplicates and ROW_SAME_INVOICE.name not in options.rules_off:
-        message = pl.concat_str(
-            pl.lit("has the invoice number and account of "), "_place",
-            pl.lit(" of this file, and another amount, make sure that both are due"),
-        )  # fmt: skip
+        told = "has the invoice number and account of {} of this file, and another amount, make sure that both are due"
+        message = pl.format(told, "_place")
         found.append(InFile(replace(ROW_SAME_INVOICE, severity=severity), repeats.invoices, message))
     if ROW_SAME_PAYMENT.name not in options.rules_off:
-        message = pl.concat_str(
-            first, pl.lit(" under another paymentId or on another day, make sure that both are due")
-        )
+        message = pl.format("{} under another paymentId or on another day, make sure that both are due", first)
         found.append(InFile(replace(ROW_SAME_PAYMENT, severity=severity), repeats.bills.filter("named"), message))
     return found
 

@@ -71,17 +71,14 @@ class Sums:
         repeats = all(row[name] and row[name] == above.get(name) for name in (ROUTING, ACCOUNT))
         if count < 2:  # a group of one, if it is called a total; else the same amount twice
             return called is not None and repeats
+        above_it = f"the sum of the {count:,} rows above"
         if called is None:
-            message = f"is the sum of the {count:,} rows above, make sure that it is a payment of its own"
-            self._found[row["_row"]] = SUM, message
+            mark, told = SUM, f"is {above_it}, make sure that it is a payment of its own"
         elif repeats:
-            message = (
-                f"{called} and has the sum of the {count:,} rows above, whose bank details it repeats: take it out"
-            )
-            self._found[row["_row"]] = TOTAL, message
+            mark, told = TOTAL, f"{called} and has {above_it}, whose bank details it repeats: take it out"
         else:
-            message = f"{called} and has the sum of the {count:,} rows above, make sure that it is a payment"
-            self._found[row["_row"]] = MAYBE_TOTAL, message
+            mark, told = MAYBE_TOTAL, f"{called} and has {above_it}, make sure that it is a payment"
+        self._found[row["_row"]] = mark, told
         return called is not None or repeats  # another row is added up like any: it may be a payment
 
     def _called(self, rows: pl.DataFrame) -> None:

@@ -360,8 +360,7 @@ class Verdict:
     def add_warnings(self, found: Sequence[Failure]) -> None:
         """Count warnings that are not of the rules, and keep the first."""
         self.warnings += len(found)
-        for one in found:
-            _add(self.warning_counts, {one.name: 1})
+        _add(self.warning_counts, Counter(one.name for one in found))
         self._keep_warnings(found)
 
     def leave_out(self, result: ChunkResult, rows: pl.Series) -> None:

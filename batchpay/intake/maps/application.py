@@ -68,13 +68,11 @@ class Application:
         is_left_out = words.is_in(rows.left_out)
         is_open = ~is_left_out & ~words.is_in(rows.payments)
         if is_open.any():
-            named = pl.lit(f"column {_plain(rows.column)} has ")
-            told = pl.concat_str(
-                named,
-                pl.lit(
-                    words.str.replace_all("[0-9]{4,}", "****").str.slice(0, _WORD_CHARACTERS).replace("", "nothing")
-                ),
-                pl.lit(", and the map does not say whether that is a payment ([rows])"),
+            shown = words.str.replace_all("[0-9]{4,}", "****").str.slice(0, _WORD_CHARACTERS).replace("", "nothing")
+            told = pl.format(
+                "column {} has {}, and the map does not say whether that is a payment ([rows])",
+                pl.lit(_plain(rows.column)),
+                pl.lit(shown),
             )
             marks = pl.select(pl.when(pl.lit(is_open)).then(told)).to_series()
             given = chunk.get_column(NO_PAYMENT, default=marks)
@@ -182,9 +180,8 @@ class _MappedChunk:
         amount = pl.coalesce(pl.when(self.texts[DIRECTION] == side).then(pl.col(side)) for side in sides)
         self.texts["amount"] = cells.select(amount).to_series()
         words = "both columns, of debits and of credits, have an amount"
-        self.wrong["amount"] = cells.select(pl.when(pl.all_horizontal(has.values())).then(pl.lit(words))).to_series()
-        if len(sides) < len(Direction):
-            self.wrong["amount"] = pl.Series([None], dtype=pl.String).new_from_index(0, cells.height)
+        both = pl.all_horizontal(has.values()) & pl.lit(len(sides) == len(Direction))
+        self.wrong["amount"] = cells.select(pl.when(both).then(pl.lit(words))).to_series()
 
     def compare(self, by_sign: pl.Series, name: str) -> None:
         """Mark rows whose amount has a sign that contradicts the direction that a column states."""

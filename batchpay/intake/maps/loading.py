@@ -227,9 +227,7 @@ class _Tables:
                 "brackets"
             )
             return ()
-        if targets == [""]:
-            return ()
-        return tuple(targets)
+        return () if targets == [""] else tuple(targets)
 
     def _patterns(self, name: str, given: Any) -> tuple[Pattern, ...]:
         texts = given if isinstance(given, list) else [given]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import polars as pl
 
@@ -91,13 +90,13 @@ class _Candidate:
     """How many of its cells can be what our column holds."""
     filled: int
     words: str
-    is_proof: bool = False
+    is_proof: bool
     """Whether its cells alone prove it: this many right check digits are not a coincidence."""
-    is_list: bool = False
+    is_list: bool
     """Whether it has only a few words, each of which can be asked about."""
-    is_named: bool = True
+    is_named: bool
     """Whether its name supports it at all."""
-    is_ours: bool = False
+    is_ours: bool
     """Whether it has the column's own name."""
 
     @property
@@ -206,8 +205,8 @@ class _Proposer:
             target, is_exact = called
             if target in (_DEPOSIT, COMBINED):
                 target = _kind_of_account(target, cells)
-            facts = _cell_facts(target, cells)
-            found.setdefault(target, []).append(_Candidate(name, is_exact, **facts, is_ours=name == target))
+            one = _candidate(target, name, cells, is_exact=is_exact, is_named=True)
+            found.setdefault(target, []).append(one)
         return found
 
     def _by_content(self) -> None:
@@ -217,7 +216,7 @@ class _Proposer:
             if self._found.get(target):
                 continue
             for name, cells in self._cells.items():
-                found = _Candidate(name, is_exact=False, **_cell_facts(target, cells), is_named=False)
+                found = _candidate(target, name, cells)
                 if name in named or found.count < found.filled:
                     continue
                 may_be = {ROUTING: found.is_proof, "amount": has_decimals(cells), ACCOUNT: cells.n_unique() > 1}
@@ -246,9 +245,8 @@ class _Proposer:
                 and has_decimals(cells)
                 and not any(one.is_ours for one in found)
             ):
-                facts = _cell_facts("amount", cells)
-                if facts["count"] >= facts["filled"] * _ENOUGH:
-                    found.append(_Candidate(name, is_exact=False, **facts, is_named=False))
+                other = _candidate("amount", name, cells)
+                found += [other] if other.count >= other.filled * _ENOUGH else []
         parts = self._adding_up([one.name for one in found])
         found = [replace(one, words=one.words + parts.get(one.name, "")) for one in found]
         found.sort(key=lambda one: (one.name not in parts, _rank(one.name)))
@@ -463,7 +461,7 @@ class _Proposer:
         """Ask which text column has the names, since none is named that way."""
         found = []
         for name, cells in self._cells.items():
-            candidate = _Candidate(name, is_exact=False, **_cell_facts(NAME, cells), is_named=False)
+            candidate = _candidate(NAME, name, cells)
             if candidate.count == candidate.filled and name not in self._decided.values():
                 found.append(Choice(column_name(name), *self._taken(NAME, candidate)))
         if found:
@@ -583,16 +581,15 @@ def _kind_of_account(called: str, cells: pl.Series) -> str:
     return COMBINED if deposit < owner else _DEPOSIT
 
 
-def _cell_facts(target: str, cells: pl.Series) -> dict[str, Any]:
-    """Return what the cells show about a candidate."""
+def _candidate(
+    target: str, name: str, cells: pl.Series, *, is_exact: bool = False, is_named: bool = False
+) -> _Candidate:
+    """Return a column as what may be ours, with what its cells show."""
     count, words = agreeing(target, cells)
-    return {
-        "count": count,
-        "filled": len(cells),
-        "words": words,
-        "is_proof": target == ROUTING and count == len(cells) and cells.n_unique() >= _PROOF_ROWS,
-        "is_list": len(CHOICES.get(target, ())) == 2 and cells.n_unique() <= ASKED_MAX,
-    }
+    is_proof = target == ROUTING and count == len(cells) and cells.n_unique() >= _PROOF_ROWS
+    is_list = len(CHOICES.get(target, ())) == 2 and cells.n_unique() <= ASKED_MAX
+    is_ours = is_named and name == target
+    return _Candidate(name, is_exact, count, len(cells), words, is_proof, is_list, is_named, is_ours)
 
 
 def _is_doubtful(found: Sequence[_Candidate]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from calendar import month_name
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from batchpay.intake.maps.draft import Choice, Entry, Question
 from batchpay.intake.maps.evidence import CHOICES, Ways, Written, amounts, beside, dates, negatives, ours, ours_for
 from batchpay.intake.maps.formats import UNITS, DateFormat, NumberFormat
 from batchpay.schemas.amount_text import currencies_of, has_currency
-from batchpay.schemas.columns import DIRECTION
+from batchpay.schemas.columns import DECIMALS, DIRECTION
 from batchpay.schemas.words import meaning
 from batchpay.text import column_name, money, row_count
 
@@ -195,9 +196,9 @@ def amount_entries(name: str, cells: pl.Series, *, has_direction: bool) -> Added
 def _unit_questions(name: str, cells: pl.Series) -> list[Question]:
     """Ask what whole amounts are in, or those whose column is named after a unit: it is the first choice."""
     said = beside(name)[1]
-    shows = cells.to_frame("cell").select(has_decimals(pl.col("cell")) | has_currency(pl.col("cell"))).to_series()
+    shows = cells.to_frame("cell").select(pl.col("cell").str.contains(DECIMALS) | has_currency(pl.col("cell")))
     ways = amounts(cells)
-    if not ways.best or (shows.any() and said is None):
+    if not ways.best or (shows["cell"].any() and said is None):
         return []
     form, largest = ways.best[0].form, cells[cells.str.len_chars().arg_max() or 0]
     assert isinstance(form, NumberFormat)
@@ -207,17 +208,10 @@ def _unit_questions(name: str, cells: pl.Series) -> list[Question]:
         if text is not None:
             told = f"{unit}: {largest} is {money(round(Decimal(text) * 100))} dollars"
             choices.append(Choice(told, (Entry("formats.amount", "unit", unit),)))
-    text = (
-        f"column {column_name(name)} says {said}: what are its amounts in?"
-        if said
-        else (f"no amount in column {column_name(name)} has decimals: what are they in?")
-    )
+    text = f"no amount in column {column_name(name)} has decimals: what are they in?"
+    if said:
+        text = f"column {column_name(name)} says {said}: what are its amounts in?"
     return [Question("amount", text, tuple(choices))]
-
-
-def has_decimals(cell: pl.Expr) -> pl.Expr:
-    """Return whether an amount has decimals."""
-    return cell.str.contains("[.,][0-9]{1,2}[^0-9]*$")
 
 
 def _signed(negative: str, words: str) -> Choice:
@@ -236,8 +230,8 @@ def _number_entries(target: str, written: Written) -> list[Entry]:
 def date_entries(target: str, name: str, cells: pl.Series) -> Added:
     """State how dates are written, or ask whether the month or the day comes first."""
     ways = dates(cells)
-    if not ways.best or ways.best[0].texts.equals(cells):
-        return [], [] if len(ways.best) < 2 else [_how_written(target, name, ways, cells, _date_entries)]
+    if not ways.best or (len(ways.best) == 1 and ways.best[0].texts.equals(cells)):
+        return [], []
     if ways.is_certain:
         return _date_entries(target, ways.best[0]), []
     return [], [_how_written(target, name, ways, cells, _date_entries)]
@@ -256,9 +250,7 @@ def _how_written(
     first = ways.best[0].texts
     differs = first.is_null() if len(ways.best) == 1 else ways.best[1].texts.ne_missing(first)
     at = int(differs.arg_true()[0])
-    choices = []
-    for one in ways.best:
-        choices.append(Choice(f"{cells[at]} is {_in_words(one, at)}", tuple(entries(target, one))))
+    choices = [Choice(f"{cells[at]} is {_in_words(one, at)}", tuple(entries(target, one))) for one in ways.best]
     text = f"how is column {column_name(name)} written?"
     if len(ways.best) == 1:
         text = f"column {column_name(name)} is written in more than one way: is the most common one right?"
@@ -272,13 +264,7 @@ def _in_words(written: Written, at: int) -> str:
     if isinstance(written.form, NumberFormat):
         return str(text)
     month, day, year = text.split("/")
-    return f"{_MONTHS[int(month) - 1]} {int(day)}, {year}"
-
-
-_MONTHS = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
-    "December",
-)  # fmt: skip
+    return f"{month_name[int(month)]} {int(day)}, {year}"
 
 
 def word_entries(target: str, name: str, cells: pl.Series) -> Added:

@@ -20,6 +20,7 @@ from batchpay.schemas.columns import (
     COLUMNS,
     CURRENCY,
     DATES,
+    DECIMALS,
     DIGITS_MATTER,
     DOUBTED,
     FAULT,
@@ -149,7 +150,7 @@ if TYPE_CHECKING:
     from batchpay.intake.xlsx.pieces import CellRef, SheetPiece
 
 _AMOUNT = "amount"
-_DECIMALS = re.compile("[.,][0-9]{1,2}[^0-9]*$")
+_DECIMALS = re.compile(DECIMALS)
 _NO_FORMULAS = (*MONEY, *IDENTIFIERS)
 _Found = list[tuple[int, str]]
 """Rows of a column, with what was found there."""
@@ -223,9 +224,7 @@ class ColumnRenderer:
         amounts = [at for at, form in enumerate(self._forms) if form.target == _AMOUNT]
         for piece in self._pieces(of_dollars=True):
             styles = self._by_column(piece.special.styles.items())
-            if any(styles[at] for at in amounts):
-                return True
-            if any(not _are_whole([cells[at] for cells in piece.rows]) for at in amounts):
+            if any(styles[at] or not _are_whole([cells[at] for cells in piece.rows]) for at in amounts):
                 return True
         return False
 
