@@ -32,7 +32,7 @@ _KIND = MappingProxyType({
 })  # fmt: skip
 """What a header of each meaning, or a column with nothing but words of each list, is evidence of."""
 _AFTER_WORDS = re.compile(
-    r"\s*[-–—:;,(\[/0-9]|\s(?:on|at|by|per|since|until|am|von|seit|le|par|el|por)\s", re.IGNORECASE
+    r"\s*[-–—:;,(\[/#0-9]|\s(?:on|at|by|per|since|until|am|von|seit|le|par|el|por)\s", re.IGNORECASE
 )
 _STATUS = re.compile(r"statu[st]|estatus|estado", re.IGNORECASE)
 """A word that makes any header one of a status: `Marital Status`."""

@@ -58,6 +58,8 @@ def test_a_status_that_says_no_is_an_error() -> None:
     ("State of payment", "Draft", True), ("Marital Status", "Void", False), ("Status", "Active", False),
     ("Status", "Not paid", False), ("Status", "Approved", False), ("Paid", "TRUE", False), ("Memo", "Void", False),
     ("Status", None, False), ("Employment Status", "Paused", False), ("Status", "Voided bill reissue team", False),
+    ("Payment Method", "Check", True), ("Pay Method", "Wire", True), ("Payment Method", "Direct Deposit", False),
+    ("Payment Method", "ACH", False), ("Payment Method", "Check #10233", True), ("Payment Method", "eCheck", False),
 ])  # fmt: skip
 def test_which_words_say_no(header: str, cell: str | None, says_no: bool) -> None:
     """Headers and words of the table alone, in any language and letter case, with whatever follows them."""

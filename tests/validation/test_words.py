@@ -57,6 +57,7 @@ def test_a_line_is_found_however_it_is_written(data: st.DataObject) -> None:
     ("x", ("Void", "Open"), "status"), ("x", ("Debit", "Credit"), "direction"), ("x", ("Weekly",), "schedule"),
     ("x", ("USD", "EUR"), "currency"), ("Taxable", ("Yes",), None), ("Paid", ("TRUE", "FALSE"), None),
     ("Memo", ("paid twice",), None), ("Birth Date", ("01/02/1970",), None),
+    ("Every", ("month", "week"), "schedule"), ("x", ("year", "month"), "schedule"), ("Via", ("ACH", "Wire"), "status"),
 ])  # fmt: skip
 def test_evidence(header: str, cells: tuple[str, ...], kind: str | None) -> None:
     """A column says something about money by its header, or by what all of its cells are."""
