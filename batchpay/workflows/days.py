@@ -8,6 +8,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from batchpay.errors import FileRefused, WrongUse
+from batchpay.payment import State
 from batchpay.schemas.columns import PAY_ON
 
 if TYPE_CHECKING:
@@ -43,8 +44,9 @@ def refuse_another_day(batch: BatchSummary, rules: RuleOptions) -> None:
     """Raise FileRefused if a content is to be sent on another day than its batch."""
     day = batch.options.get("pay_on")
     if rules.pay_on is not None and day != rules.pay_on.isoformat():
+        first = f"batchpay cancel {batch.batch} --reason TEXT, then " if batch.by_state[State.PENDING].rows else ""
         raise FileRefused(
             f"this content is already batch {batch.batch}, {f'to be sent on {day}' if day else 'without a day'}: "
-            f"submit it without --pay-on to go on with it. To send it on {rules.pay_on.isoformat()} instead: batchpay "
-            f"cancel {batch.batch} --reason TEXT, then submit it with --again --reason TEXT"
+            f"submit it without --pay-on to go on with it. To send it on {rules.pay_on.isoformat()} instead: "
+            f"{first}submit it with --again --reason TEXT"
         )

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Container, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from batchpay.intake.own_output import first_row
 from batchpay.ledger.columns import Earlier, Lookup
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
+from batchpay.ledger.records import CANCELLED
 from batchpay.payment import Environment, SamePayment, State, Totals, format_cents
 from batchpay.schemas.catalogue import ROW_SAME_PAYMENT, suggesting_rules
 from batchpay.schemas.checks import as_date
@@ -137,8 +138,11 @@ REJECTED_BEFORE = ("row", "rejected_before")
 """Column and code under which such a row stays rejected, though it passes today's rules."""
 
 
-def how_to_release(rules: RuleOptions) -> str:
-    """Return the options that send what is valid now: with those of this check, without which it may fail again."""
+def how_to_release(rules: RuleOptions, today: date) -> str:
+    """Return the options that send what is valid now: with those of this check, without which it may fail again.
+
+    `today` is the ledger's day.
+    """
     options = ["--release"]
     if rules.allow_duplicates:
         options.append("--allow-duplicates")
@@ -149,7 +153,7 @@ def how_to_release(rules: RuleOptions) -> str:
     if rules.accept_suggestions:
         is_all = rules.accept_suggestions == suggesting_rules()
         options.append("--accept-suggestions" + ("" if is_all else f"={','.join(sorted(rules.accept_suggestions))}"))
-    if rules.as_of != datetime.now().astimezone().date():
+    if rules.as_of != today:
         options.append(f"--as-of {rules.as_of}")
     return " ".join([*options, "--reason TEXT"])
 
@@ -199,11 +203,20 @@ class RejectedEarlier:
         same = (stored["_rejected_cents"] == cents) & (not self._was_purged)
         return same, Totals(int(same.sum()), int(cents.filter(same).sum()))
 
+    def cancelled(self, rows: pl.Series) -> int:
+        """Count those of these rows that a person cancelled."""
+        return self._rows.filter(pl.col("_reasons") == CANCELLED, pl.col("_row").is_in(rows.implode())).height
+
     def failures(self, rows: pl.Series) -> dict[int, tuple[str, str, str]]:
         """Return for rows that are not released why they are not sent: column, code and message."""
         reasons = pl.DataFrame({"_row": rows}).join(self._rows, on="_row", how="left", maintain_order="left")
         return {
-            row: (*REJECTED_BEFORE, f"an earlier submission rejected this row ({why}), and nobody has released it")
+            row: (
+                *REJECTED_BEFORE,
+                f"a person cancelled this row ({why}), submit it again only if it must be paid after all"
+                if why == CANCELLED
+                else f"an earlier submission rejected this row ({why}), and nobody has released it",
+            )
             for row, why in reasons.select("_row", "_reasons").iter_rows()
         }
 

@@ -124,6 +124,10 @@ class FileCheck:
     """Whether the batch has no row that waits, and none is to be released."""
     releasable: Totals = Totals()
     """Rows that an earlier call rejected and that are valid now, as far as was checked: what a release adds."""
+    cancelled: int = 0
+    """Those of them that a person cancelled."""
+    ledger_day: date | None = None
+    """The ledger's today; None if nothing could be released."""
     registration_count_seen: int = 0
     """Ledger.registration_count() before the file was read."""
     late_failures: dict[int, tuple[str, str, str]] = field(default_factory=dict)
@@ -221,12 +225,13 @@ class FileCheck:
         """Describe what a release would do; without the gateway's answer on the accounts, sending is not certain."""
         count, is_one = row_count(self.releasable.rows), self.releasable.rows == 1
         found = f"{count}, {money(self.releasable.cents)}, that an earlier submission rejected"
+        if self.cancelled:
+            found += f" or a person cancelled ({row_count(self.cancelled)})"
+        how = how_to_release(rules, self.ledger_day or rules.as_of)
         if self.accounts.asked:
-            return f"{found} {'is' if is_one else 'are'} valid now: submit {how_to_release(rules)} sends them"
+            return f"{found} {'is' if is_one else 'are'} valid now: submit {how} sends them"
         passes = "passes" if is_one else "pass"
-        return (
-            f"{found} {passes} the rules now: submit {how_to_release(rules)} would check them again, accounts as well"
-        )
+        return f"{found} {passes} the rules now: submit {how} would check them again, accounts as well"
 
     def place(self, row: int) -> str:
         """Return a row's place as the person finds it: `line 5` of a CSV, `row 5` of a sheet."""
@@ -541,6 +546,8 @@ class _Reading:
         cents = right.select(cents_of_plain(pl.col("amount"))).to_series()
         same, totals = rejected.releasable(right["_row"], cents)
         checked.releasable += totals
+        checked.cancelled += rejected.cancelled(right["_row"].filter(same))
+        checked.ledger_day = rejected.ledger.today()
         checked.late_failures |= rejected.failures(right["_row"].filter(~same) if checked.released else right["_row"])
 
     def _note_variances(self, found: list[Variance], verdict: Verdict) -> None:

@@ -122,6 +122,8 @@ def test_the_day_of_a_batch_is_another_only_by_a_person(desk: Desk) -> None:
     with pytest.raises(WrongUse, match="still has rows"):
         desk.submit(path, pay_on=thursday, again="a day earlier")
     cancelled(desk, batch)
+    with pytest.raises(FileRefused, match=f"on {thursday} instead: submit it with --again"):
+        desk.submit(path, pay_on=thursday)  # there is nothing to cancel any more
     new = desk.submit(path, pay_on=thursday, again="a day earlier")
     assert (new.batch == batch, new.next_pay_on) == (False, thursday)
     at_noon(3)
@@ -299,3 +301,16 @@ def test_a_batch_that_version_1_sent_half_goes_on(
     summary = desk.submit(path)
     assert (summary.batch, summary.of(State.ACCEPTED).rows) == ("326a2d106bfd", 4)
     assert desk.arrived == {"INV-20003": 1, "INV-20005": 1}, "the two that were left"
+
+
+def test_where_the_ledgers_day_is_another_than_the_machines_a_release_names_none(desk: Desk) -> None:
+    """A note said `--release --as-of` with the zone's day, which nobody had asked for: the next day it would be old."""
+    behind = datetime.now().astimezone().hour < 12
+    desk.settings = replace(
+        desk.settings, policy=replace(desk.settings.policy, zone="Etc/GMT+12" if behind else "Etc/GMT-14")
+    )
+    clock.offset_s = 0.0
+    path = desk.file("pay.csv", on(BILLS[0], 4), on(BILLS[1], 4))
+    cancelled(desk, desk.submit(path).batch, [1])
+    (note,) = (note for note in desk.submit(path).notes if "--release" in note)
+    assert "submit --release --reason TEXT" in note

@@ -19,7 +19,6 @@ from batchpay.schemas.catalogue import suggesting_rules
 from batchpay.schemas.rule import RuleOptions
 from batchpay.sending.limits import Limits
 from batchpay.settings import PolicySettings
-from batchpay.workflows import earlier_payments
 from batchpay.workflows import submit as submitting
 from batchpay.workflows.earlier_payments import RejectedEarlier, how_to_release
 from batchpay.workflows.file_check import CheckContext, FileCheck, check_file
@@ -270,10 +269,6 @@ TODAY = date(2026, 5, 4)
          "--release --accept-suggestions=a.b,b.c --as-of 2026-01-05 --reason TEXT"),
     ],
 )  # fmt: skip
-def test_the_options_that_made_a_row_valid_release_it(
-    monkeypatch: pytest.MonkeyPatch, rules: RuleOptions, options: str
-) -> None:
+def test_the_options_that_made_a_row_valid_release_it(rules: RuleOptions, options: str) -> None:
     """Without them the release checks the row as it was rejected, and leaves it."""
-    today = datetime.combine(TODAY, datetime.min.time()).astimezone()
-    monkeypatch.setattr(earlier_payments, "datetime", SimpleNamespace(now=lambda: today))
-    assert how_to_release(rules) == options
+    assert how_to_release(rules, TODAY) == options

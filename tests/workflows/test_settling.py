@@ -355,7 +355,8 @@ def test_cancelled_rows_are_not_sent_until_a_person_releases_them(desk: Desk) ->
     assert desk.arrived == {"A-1": 1, "A-3": 1}
     again = desk.submit(desk.folder / "may.csv")
     assert (again.of(State.REJECTED).rows, desk.arrived["A-2"]) == (1, 0)
-    assert "row.cancelled" in (desk.folder / "may.rejects.csv").read_text()
+    assert "a person cancelled this row (row.cancelled)" in (desk.folder / "may.rejects.csv").read_text()
+    assert any("or a person cancelled (1 row)" in note for note in again.notes)
     assert desk.submit(desk.folder / "may.csv", release="it is owed after all").released == Totals(1, 20_00)
     assert desk.arrived == {"A-1": 1, "A-2": 1, "A-3": 1}
 
