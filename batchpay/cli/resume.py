@@ -73,7 +73,8 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
         else:
             code, one = go_on(batch)
             codes.append(code)
-            account.tell(one)
+            if context.json:
+                account.tell(one)
     if len(account.summaries) > 1 and not context.json:
         output.print_summary(context, output.grand_total(account.summaries), sent=True)
     return output.exit_code_of(codes)

@@ -137,3 +137,13 @@ def test_due_rows_are_sent_by_the_call_that_pays_by_their_gateway(
 @pytest.mark.parametrize("more", [["3f2a91c0d7e1"], ["--stale", "--reason", "x"], ["--results", "r.csv"]])
 def test_due_is_for_all_batches(call: Caller, more: list[str]) -> None:
     assert call.fails("resume", "--due", *more) == 2
+
+
+def test_a_resumed_batch_is_told_to_people_or_to_a_program(call: Caller, put: Register) -> None:
+    """`resume BATCH` printed the object of --json below its summary, also where nobody had asked for one."""
+    put("a.csv", 1, {2: 1})
+    name = call(*LINE)["batch"]
+    at_noon(1)
+    told = call.text("resume", name, "--out", "out")
+    assert "accepted" in told
+    assert "{" not in told
