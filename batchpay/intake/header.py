@@ -14,7 +14,7 @@ from itertools import count
 
 from batchpay.errors import FileRefused
 from batchpay.schemas.columns import COLUMNS, REQUIRED
-from batchpay.text import column_name
+from batchpay.text import column_name, masked, printable
 
 NOTE_COLUMN = "_note"
 """Our own column: a row that says `example` there (the template's) is not a payment."""
@@ -27,6 +27,8 @@ HEADER_NAMES_ENOUGH = 3
 """A row with this many known names is a header."""
 UNKNOWN_MAX = 500
 """A header with more unknown columns is no payment file's, and each would be carried into results and rejects."""
+_TITLES_MAX = 5
+_TITLE_CHARACTERS_MAX = 120
 _TITLE_CELLS_MAX = 8
 _ROUTING = re.compile(r"[0-9]{8,9}")
 UNNAMED = "_unnamed."
@@ -212,23 +214,25 @@ def known_names(names: Iterable[str], known: Sequence[str]) -> int:
 
 
 def title_notes(
-    place: str, word: str, number: int, above: Sequence[tuple[int, int]], names: Sequence[str]
+    place: str, word: str, number: int, above: Sequence[tuple[int, Sequence[str]]], names: Sequence[str]
 ) -> tuple[str, ...]:
-    """Note where a header was found below titles; raises FileRefused where a row above it looks like a payment.
+    """Note where a header was found, and the titles above it; raises FileRefused where one looks like a payment.
 
-    `above` has the numbers of the rows above, as `word` calls them, with how many cells each has: sorting a sheet
-    together with its header puts payments there.
+    `above` has the numbers of the rows above, as `word` calls them, with the cells of each that are not blank: sorting
+    a sheet together with its header puts payments there. A title may name a currency, a unit, or say `DRAFT`.
     """
     most = max(2, min(len(names) // 2, _TITLE_CELLS_MAX))
     for row, cells in above:
-        if cells > most:
+        if len(cells) > most:
             raise FileRefused(
-                f"{place}: {word} {row} is above the header, which is in {word} {number}, and has {cells} cells: "
+                f"{place}: {word} {row} is above the header, which is in {word} {number}, and has {len(cells)} cells: "
                 "payments must be below it"
             )
-    if not any(cells for _, cells in above):
+    titles = [printable(masked(" ".join(cells)), characters_max=_TITLE_CHARACTERS_MAX) for _, cells in above if cells]
+    if not titles:
         return ()
-    return (f"the header was found in {word} {number}; anything above it is not read",)
+    more = [f"and {len(titles) - _TITLES_MAX:,} more"] if len(titles) > _TITLES_MAX else []
+    return (f"the header was found in {word} {number}; not read: {' / '.join([*titles[:_TITLES_MAX], *more])}",)
 
 
 @lru_cache(maxsize=2 * UNKNOWN_MAX)

@@ -140,16 +140,21 @@ def test_a_last_line_without_all_its_cells(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 @pytest.mark.parametrize(
-    ("above", "number"),
-    [("Payments of May, 2026\n\nPrepared by,Jane\n", 4), ('"A ""title"", quoted"\n', 2),
-     ('a "title" not well quoted\n', 2),
-     ("x\n" * 30, 31), ("sep={separator}\ntitle\n", 3)],
+    ("above", "number", "told"),
+    [("Payments of May\n\nAll amounts in EUR\nDRAFT\n", 5, "Payments of May / All amounts in EUR / DRAFT"),
+     ("Prepared by,Jane\n", 2, "Prepared by Jane"), ("From account 7000123456\n", 2, "From account ****3456"),
+     ('"Amounts in thousands"\n', 2, "Amounts in thousands"),
+     ('a "title" not well quoted\n', 2, 'a "title" not well quoted'),
+     ("x\n" * 30, 31, "x / x / x / x / x / and 25 more"), ("sep={separator}\ntitle\n", 3, "title")],
 )  # fmt: skip
-def test_titles_above_the_header(tmp_path: Path, separator: str, above: str, number: int) -> None:
-    """A CSV has titles as a workbook has: they are passed over with a note. Once the title was taken for the header."""
-    path = write(tmp_path, above.format(separator=separator) + csv_text(2, separator))
+def test_titles_above_the_header(tmp_path: Path, separator: str, above: str, number: int, told: str) -> None:
+    """A CSV has titles as a workbook has: they are passed over, and told. Once the title was taken for the header.
+
+    Amounts under `All amounts in EUR` and `DRAFT` were paid in dollars, and nothing said what the titles were.
+    """
+    path = write(tmp_path, above.replace(",", separator).format(separator=separator) + csv_text(2, separator))
     with open_source(path) as source:
-        assert source.notes == (f"the header was found in line {number}; anything above it is not read",)
+        assert source.notes == (f"the header was found in line {number}; not read: {told}",)
         frame = next(source.chunks())
     assert frame.select(HEADER).rows() == [ROW, ROW]
     assert frame["_line"].to_list() == [number + 1, number + 2]

@@ -323,7 +323,7 @@ def test_title_rows_and_hidden_rows(tmp_path: Path) -> None:
         read(path, REQUIRED)
     with open_source(path, include_hidden=True) as source:
         assert source.notes == (
-            "the header was found in row 3; anything above it is not read",
+            "the header was found in row 3; not read: Payments of May",
             "1 row that can't be seen, hidden or filtered out: read as well"
         )  # fmt: skip
         frame = pl.concat(source.chunks())

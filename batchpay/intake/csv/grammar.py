@@ -328,8 +328,11 @@ def read_dialect(name: str, head: bytes, known: Sequence[str] = COLUMNS) -> CsvD
         found = _choose(name, begin, number, candidates, known)
         if isinstance(found, _Found) and found.known >= HEADER_NAMES_ENOUGH:
             mark = found.separator.encode()
-            counts = [(row, sum(bool(cell.strip(b' \t\r"')) for cell in raw.split(mark))) for row, raw in titles]
-            notes = title_notes(name, "line", number, counts, found.names)
+            above = [
+                (row, [cell.decode("utf-8", "replace") for part in raw.split(mark) if (cell := part.strip(b' \t\r"'))])
+                for row, raw in titles
+            ]
+            notes = title_notes(name, "line", number, above, found.names)
             used = start + found.bytes
             lines = head.count(b"\n", start, used)
             return CsvDialect(found.separator, tuple(found.names), used, number + lines, notes)

@@ -186,8 +186,8 @@ def _known_names(cells: Row, known: Sequence[str]) -> int:
     return known_names((cell for cell in cells if isinstance(cell, str)), known)
 
 
-def _header(rows: Sequence[Row], known: Sequence[str]) -> tuple[list[int], list[str]]:
-    """Find the header among the first rows; return how many cells each row above it has, and the header.
+def _header(rows: Sequence[Row], known: Sequence[str]) -> tuple[list[list[str]], list[str]]:
+    """Find the header among the first rows; return the cells of each row above it that are not blank, and the header.
 
     It is the first row with enough known names, else the one with most, else the first with anything in it.
     """
@@ -196,7 +196,7 @@ def _header(rows: Sequence[Row], known: Sequence[str]) -> tuple[list[int], list[
         raise FileRefused("has no header")
     counts = {at: min(_known_names(rows[at], known), HEADER_NAMES_ENOUGH) for at in filled}
     place = max(filled, key=counts.__getitem__)
-    above = [sum(cell != "" for cell in cells) for cells in rows[:place]]
+    above = [[str(cell) for cell in cells if cell != ""] for cells in rows[:place]]
     return above, [cell if isinstance(cell, str) else str(cell) for cell in rows[place]]
 
 
