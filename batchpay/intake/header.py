@@ -191,7 +191,8 @@ _CELLS = {
 _CHECKED = "Routing Number"
 
 
-def _has_check_digit(cell: str) -> bool:
+def has_check_digit(cell: str) -> bool:
+    """Return whether the check digit of a routing number is right (ABA: weights 3, 7, 1), with a zero lost or not."""
     digits = [int(digit) for digit in cell.zfill(9)]
     return sum(digit * weight for digit, weight in zip(digits, (3, 7, 1) * 3, strict=True)) % 10 == 0
 
@@ -200,7 +201,7 @@ def _names_for(cells: Sequence[str]) -> list[str]:
     """Propose a header for a row of cells: each name once, the others count."""
     names: list[str] = []
     for at, cell in enumerate(map(str.strip, cells), 1):
-        if _ROUTING.fullmatch(cell) and _CHECKED not in names and _has_check_digit(cell):
+        if _ROUTING.fullmatch(cell) and _CHECKED not in names and has_check_digit(cell):
             names.append(_CHECKED)
             continue
         fitting = (name for name, form in _CELLS.items() if re.fullmatch(form, cell) and name not in names)

@@ -130,11 +130,7 @@ def write_batch_page(ledger: Ledger, batch: BatchSummary, path: str | Path | Str
         columns=with_place(_COLUMNS, batch.file),
         attention=listed,
         attention_left=needing - len(listed),
-        attention_kinds=[
-            KindCount(str(state), _LABELS[state], rows)
-            for state in _NEEDS_SOMEONE
-            if (rows := sum(row.kind == state for row in listed))
-        ],
+        attention_kinds=_kinds(listed, {str(state): _LABELS[state] for state in _NEEDS_SOMEONE}),
         more_at=f"The others: batchpay results {batch.batch}; rejected rows are in the rejects file.",
         warned=[
             WarnedRow(
@@ -201,11 +197,7 @@ def write_check_page(path: str | Path, summary: Summary, verdict: Verdict, line_
         attention=listed,
         attention_title="What is wrong",
         attention_left=max(sum(verdict.counts.values()) + verdict.warnings - len(listed), 0),
-        attention_kinds=[
-            KindCount(kind, kind, rows)
-            for kind in ("rejected", "warning")
-            if (rows := sum(row.kind == kind for row in listed))
-        ],
+        attention_kinds=_kinds(listed, {"rejected": "rejected", "warning": "warning"}),
         more_at="The rejects file has all errors with their rows: batchpay validate FILE --rejects PATH.",
     )  # fmt: skip
     write(page, path)
@@ -389,6 +381,11 @@ def _directions(by_direction: Mapping[str, Totals], of: str = "") -> list[Direct
     labels = {Direction.DEBIT: "debits: money in", Direction.CREDIT: "credits: money out"}
     found = [DirectionTotals(of + label, by_direction.get(name, Totals())) for name, label in labels.items()]
     return [one for one in found if one.totals.rows]
+
+
+def _kinds(listed: Sequence[ListedRow], labels: Mapping[str, str]) -> list[KindCount]:
+    counts = Counter(row.kind for row in listed)
+    return [KindCount(kind, label, counts[kind]) for kind, label in labels.items() if counts[kind]]
 
 
 def _ranked(reasons: Counter[tuple[str, str]]) -> tuple[list[Reason], int]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from batchpay.intake.header import CellForm
+from batchpay.intake.header import CellForm, has_check_digit
 from batchpay.intake.xlsx.number_formats import hides_digits, is_scaled, other_text, shown
 from batchpay.schemas.columns import (
     ACCOUNT,
@@ -86,15 +86,6 @@ def plain_number(value: float) -> str:
     return str(int(value)) if _is_whole(value) else repr(value)
 
 
-def leading_zero_suggestion(digits: str) -> str | None:
-    """Return the routing number with a leading zero, where that makes its check digit right (ABA: weights 3, 7, 1)."""
-    padded = f"0{digits}"
-    if len(padded) != 9 or not padded.isdigit():
-        return None
-    weighed = sum(int(digit) * weight for digit, weight in zip(padded, (3, 7, 1) * 3, strict=True))
-    return padded if weighed % 10 == 0 else None
-
-
 def _number(value: float, column: str, number_format: str | None) -> Cell:
     if column in MONEY:
         return _money(value, number_format)
@@ -112,7 +103,8 @@ def _number(value: float, column: str, number_format: str | None) -> Cell:
     elif column == ACCOUNT:
         return digits, NUMERIC_ACCOUNT, None
     if column == ROUTING and len(digits) <= 8:
-        return digits, LOST_ZERO, leading_zero_suggestion(digits)
+        is_one = len(digits) == 8 and digits.isdigit() and has_check_digit(digits)
+        return digits, LOST_ZERO, f"0{digits}" if is_one else None
     return digits, None, None
 
 
