@@ -209,7 +209,7 @@ class _BatchRun:
             return
         if (overdue := self._now().overdue).rows:
             since = min(self._now().by_day)
-            self._progress.say(f"{row_count(overdue.rows)} overdue since {since:%m/%d/%Y}, sent now")
+            self._progress.say(f"{row_count(overdue.rows)} overdue since {since:%m/%d/%Y}")
         self._progress.begin(self._before, to_send)
         if self._request.preflight is not None and self._ask_gateway(self._request.preflight):
             self._hold_back()
