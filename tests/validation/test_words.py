@@ -62,3 +62,9 @@ def test_a_line_is_found_however_it_is_written(data: st.DataObject) -> None:
 def test_evidence(header: str, cells: tuple[str, ...], kind: str | None) -> None:
     """A column says something about money by its header, or by what all of its cells are."""
     assert evidence(header, cells) == kind
+
+
+@pytest.mark.parametrize("header", ["Número de ruta", "Ruta bancaria", "Número de ruta y tránsito", "Número ABA"])
+def test_a_spanish_routing_number(header: str) -> None:
+    """A payroll with `Número de ruta` was told that no column has routing numbers, so that it can't be paid."""
+    assert header_means(header) == "achRoutingNumber"
