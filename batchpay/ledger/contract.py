@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from batchpay.errors import LedgerNotUsable
-from batchpay.ledger.days import NO_LIMITS
+from batchpay.ledger.days import NO_CHECK, NO_LIMITS
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -196,7 +196,7 @@ class Ledger(Protocol):
         """
 
     def register(
-        self, batch: NewBatch, who: str, day_check: DayCheck | None = None
+        self, batch: NewBatch, who: str, day_check: DayCheck = NO_CHECK
     ) -> AbstractContextManager[Registering]:
         """Begin writing a batch, which fails if a day would have more than `day_check` allows."""
 
@@ -210,7 +210,7 @@ class Ledger(Protocol):
         registration_count_seen: int,
         sign_off: SignOff | None = None,
         allowed_duplicates: dict[str, Any] | None = None,
-        day_check: DayCheck | None = None,
+        day_check: DayCheck = NO_CHECK,
     ) -> int:
         """Make rejected rows of a batch pending, with their bodies; rows in another state stay. Returns how many.
 

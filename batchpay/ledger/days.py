@@ -14,7 +14,6 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # a check needs neither
-    from batchpay.ledger.columns import PaymentColumns
     from batchpay.ledger.records import PendingPayment
 
 Key = str | bytes
@@ -40,7 +39,7 @@ class DayLimits:
         """Return the same with nothing that exceeds those of these names; what is sent counts all the same."""
         return replace(self, **{name: _NEVER_CENTS for name in names if getattr(self, name) is not None})
 
-    def of(self, key: Key) -> tuple[str, int | None]:
+    def of(self, key: Key | int) -> tuple[str, int | None]:
         """Return name and cents of the limit for a direction or an account."""
         name = "max_per_payee_day" if isinstance(key, bytes) else "max_per_day"
         return name, getattr(self, name)
@@ -73,18 +72,24 @@ class DayCheck:
     today: int = 0
     begins_ms: int = 0
 
-    def sums(self, payments: PaymentColumns) -> Sums:
-        """Add up payments by the days on which they may be sent, as far as there are limits."""
+    def sums(
+        self,
+        pay_on: Sequence[int | None],
+        amounts_cents: Sequence[int],
+        directions: Iterable[str],
+        accounts: Iterable[bytes],
+    ) -> Sums:
+        """Add up payments, by column, by the days on which they may be sent, as far as there are limits."""
         found = Sums()
         if not self.limits.are_set:
             return found
-        days = [max(self.today, day or 0) for day in payments.pay_on] or [self.today] * len(payments.rows)
-        of_limits: tuple[tuple[int | None, Sequence[Key]], ...] = (
-            (self.limits.max_per_day, payments.directions),
-            (self.limits.max_per_payee_day, payments.accounts),
+        days = [max(self.today, day or 0) for day in pay_on] or [self.today] * len(amounts_cents)
+        of_limits: tuple[tuple[int | None, Iterable[Key]], ...] = (
+            (self.limits.max_per_day, directions),
+            (self.limits.max_per_payee_day, accounts),
         )
         for limit, keys in of_limits:
-            for day, key, cents in zip(days, keys, payments.amounts_cents, strict=True) if limit is not None else ():
+            for day, key, cents in zip(days, keys, amounts_cents, strict=True) if limit is not None else ():
                 found[day, key] += cents
         return found
 
@@ -123,11 +128,10 @@ class SendingDay:
         """
         admitted = []
         for row, cents, direction, account in rows:
-            limits: dict[int | bytes, int | None]
-            limits = {direction: self.limits.max_per_day, account: self.limits.max_per_payee_day}
-            over = [key for key, limit in limits.items() if limit is not None and sent[key] + cents > limit]
-            for key in over:
-                self.reached.add("max_per_payee_day" if isinstance(key, bytes) else "max_per_day")
+            limits = {key: self.limits.of(key) for key in (direction, account)}
+            over = {key: name for key, (name, most) in limits.items() if most is not None and sent[key] + cents > most}
+            for key, name in over.items():
+                self.reached.add(name)
                 self._least[key] = min(cents, self._least.get(key, cents))
             if not over:
                 admitted.append(row)

@@ -85,7 +85,8 @@ class BatchInWriting:
             amounts = list(compress(payments.amounts_cents, [direction == code for direction in directions]))
             self.totals.add(PENDING, code, len(amounts), sum(amounts))
         self._count(PENDING, payments)
-        self._sums.update(self._check.sums(payments))
+        cents, accounts = payments.amounts_cents, payments.accounts
+        self._sums.update(self._check.sums(payments.pay_on, cents, payments.directions, accounts))
 
     def add_rejected(self, rejected: RejectedColumns) -> None:
         """Count rows that were written as rejected."""

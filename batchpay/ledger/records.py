@@ -232,16 +232,9 @@ class BatchSummary:
         return {name: due for name, totals in pending.items() if (due := totals - later.get(name, Totals())).rows}
 
     @property
-    def due_apart(self) -> dict[str, Totals]:
-        """Return the same by DEBIT and CREDIT."""
-        return self.due_apart_by(self.today)
-
-    @property
     def overdue(self) -> Totals:
         """Return the pending rows whose day has passed."""
-        return sum(
-            (side for day, apart in self.by_day.items() if day < self.today for side in apart.values()), Totals()
-        )
+        return sum(added_up(apart for day, apart in self.by_day.items() if day < self.today).values(), Totals())
 
     @property
     def next_pay_on(self) -> date | None:

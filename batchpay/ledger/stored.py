@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import date, datetime, time, timedelta
 from pathlib import Path
@@ -44,6 +44,9 @@ _Run = TypeVar("_Run", bound=Run)
 
 class StoredLedger(ABC, Generic[_Store, _Run]):
     """A ledger over its store; see contract.Ledger."""
+
+    _new_run: Callable[..., _Run]
+    """Begins a run, whose start notes what is to be noted."""
 
     def __init__(self, store: _Store, opened_after_s: float, beside: Path) -> None:
         """`beside` is the file on this machine next to which the batch locks are."""
@@ -152,7 +155,9 @@ class StoredLedger(ABC, Generic[_Store, _Run]):
         noted, number = noted_at_start(self.store.keys, results, api_id), self._held_batch(batch)
         limits = limits.without(decisions.lifted(self.store, number))
         sending = SendingDay(self.find(batch).environment, day or self.today(), limits)
-        run = self._begin(number, batch, who, why, noted, is_unique=reference_is_unique, sending=sending)
+        self._check_before_run(number)
+        is_unique = reference_is_unique
+        run = self._new_run(self.store, number, batch, who, why, noted, is_unique=is_unique, sending=sending)
         self._runs.append(run)
         return run
 
@@ -171,18 +176,8 @@ class StoredLedger(ABC, Generic[_Store, _Run]):
         """Hold all batches of a content; see contract.Ledger."""
 
     @abstractmethod
-    def _begin(
-        self,
-        number: int,
-        name: str,
-        who: str,
-        why: str | None,
-        noted: dict[str, Any],
-        *,
-        is_unique: bool,
-        sending: SendingDay,
-    ) -> _Run:
-        """Hold a batch against its history and begin a run on it, whose start notes what is to be noted."""
+    def _check_before_run(self, number: int) -> None:
+        """Hold a batch against its history."""
 
     def find_digest(
         self, digest: bytes, environment: Environment, again_reason: str | None = None

@@ -5,6 +5,7 @@ Only where such a limit is set: then the rows that pass are read once more.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import polars as pl
@@ -38,17 +39,14 @@ def over_days(
     adds, places = Sums(), dict[Key, str]()
     for frame in map(with_cents, valid_rows(checked.source, checked.request.rules, checked.verdict)):
         rows = frame if released is None else frame.filter(pl.col("_row").is_in(released.implode()))
-        cents = rows["_cents"].to_list()
-        days = [max(check.today, day or 0) for day in pay_days(rows)] or [check.today] * rows.height
-        for day, direction, part in zip(days, rows["transactionType"], cents, strict=True):
-            adds[day, direction] += part
+        accounts: Sequence[bytes] = ()
         if ledger is not None and limits.max_per_payee_day is not None:
             from batchpay.registration.digests import payee_digests
 
             accounts = payee_digests(ledger, rows)[1]
-            for day, account, part, row, line in zip(days, accounts, cents, rows["_row"], rows["_line"], strict=True):
-                adds[day, account] += part
+            for account, row, line in zip(accounts, rows["_row"], rows["_line"], strict=True):
                 places.setdefault(account, place_of(checked.source.line_word, row, line))
+        adds.update(check.sums(pay_days(rows), rows["_cents"].to_list(), rows["transactionType"], accounts))
     known = Sums() if ledger is None else ledger.known_of_days(check, adds)
     found = list(check.exceeded(adds, known))
     told = [over_day(f"{one.key.lower()}s", one) for one in found if isinstance(one.key, str)]

@@ -180,7 +180,7 @@ class _BatchRun:
                 self._batch = _refuse_what_changed(self._ledger, self._before, self._settings, self._request)
                 yield
                 # A signal that came while the last row was in flight has stopped nothing of this batch.
-                left = self._to_send()
+                left = self._now().due - self._held_back.totals
                 stopped = (stop.reason or self._over_day(left)) if left.rows else None
             except RunStopped as error:
                 stop.ask(str(error))
@@ -202,14 +202,13 @@ class _BatchRun:
     def send(self, credentials: Credentials) -> None:
         """Ask the gateway, and send what is pending and not held back."""
         self._hold_back()
-        if not (to_send := self._to_send()).rows:
-            now = self._now()
+        now = self._now()
+        if not (to_send := now.due - self._held_back.totals).rows:
             later = f"; {now.scheduled_told}" if now.scheduled.rows else ""
             self._progress.say(f"batch {self._before.batch}: nothing is left to send{later}")
             return
-        if (overdue := self._now().overdue).rows:
-            since = min(self._now().by_day)
-            self._progress.say(f"{row_count(overdue.rows)} overdue since {since:%m/%d/%Y}")
+        if now.overdue.rows:
+            self._progress.say(f"{row_count(now.overdue.rows)} overdue since {min(now.by_day):%m/%d/%Y}")
         self._progress.begin(self._before, to_send)
         if self._request.preflight is not None and self._ask_gateway(self._request.preflight):
             self._hold_back()
@@ -259,12 +258,8 @@ class _BatchRun:
             looks.append(self._midnight.missed)
         self._held_back = find_held_back(self._ledger, self._before.batch, any_of(looks), self._day)
 
-    def _to_send(self) -> Totals:
-        """Count what is left to send by the ledger as it is now: a run's start may have put rows back."""
-        return self._now().due - self._held_back.totals
-
     def _now(self) -> BatchSummary:
-        """Return the batch as it is now, seen on the run's own day: what is due since midnight is not its own."""
+        """Return the batch as it is now, which the run's start may have changed, on the run's own day."""
         return replace(self._ledger.find(self._before.batch), today=self._day)
 
     def _ask_gateway(self, preflight: Preflight) -> bool:
@@ -542,7 +537,7 @@ def _others_waiting(ledger: Ledger, latest: BatchSummary, stale_days: int) -> li
     ]
     return [
         f"batch {batch.batch} of {batch.file} has {row_count(batch.due.rows)} to be sent as well, "
-        f"{totals_apart([batch.due_apart])}: batchpay resume {batch.batch}"
+        f"{totals_apart([batch.due_apart_by(batch.today)])}: batchpay resume {batch.batch}"
         f"{' --stale --reason TEXT' if is_stale(ledger, batch, stale_days) else ''}"
         for batch in waiting[:_OTHERS_NAMED]
     ]

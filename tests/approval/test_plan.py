@@ -199,6 +199,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "environment": ("test", "environment is test, approved was live"),
     "total": (Totals(3, 3_001), "in file is 3 rows and 30.01, approved was 3 rows and 30.00"),
     "left_out": (Totals(1, 700), "left out is 1 row and 7.00, approved was none"),
+    "currencies": ({"EUR": Totals(1, 500), "USD": Totals(1, 2_500)}, "currencies is EUR, USD, approved was none"),
     "valid": (Totals(1, 500), "valid is 1 row and 5.00"),
     "rejected": (Totals(2, 2_500), "rejected is 2 rows and 25.00"),
     "accepted_suggestions": ({"amount.format": 2}, "accepted suggestions: amount.format is 2, approved was none"),

@@ -245,7 +245,7 @@ def release(
         for columns in payments:
             chosen = _release_columns(transaction, batch, columns, writer, changes)
             released += chosen.rows
-            adds.update(day_check.sums(chosen))
+            adds.update(day_check.sums(chosen.pay_on, chosen.amounts_cents, chosen.directions, chosen.accounts))
         require_within(day_check, adds, found)
         writer.write_identities()
         count_registration(transaction, batch, registration_count_seen)

@@ -12,7 +12,7 @@ from batchpay.errors import HeldElsewhere, WrongUse
 from batchpay.ledger import records
 from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
-from batchpay.ledger.days import NO_CHECK, DayCheck, SendingDay
+from batchpay.ledger.days import NO_CHECK, DayCheck
 from batchpay.ledger.machine import CLOCK_TIMES
 from batchpay.ledger.postgres import audit, batch_writer, fences, reading, restoring, take_over
 from batchpay.ledger.postgres.moves import PostgresMover, erase_texts
@@ -32,6 +32,8 @@ _NOT_BACKED_UP = (
 class PostgresLedger(StoredLedger[PostgresStore, PostgresRun]):
     """The ledger in a PostgreSQL database; see contract.Ledger."""
 
+    _new_run = PostgresRun
+
     def __init__(self, store: PostgresStore, opened_after_s: float) -> None:
         super().__init__(store, opened_after_s, store.paths.witness)
 
@@ -49,9 +51,9 @@ class PostgresLedger(StoredLedger[PostgresStore, PostgresRun]):
         return reading.earlier(self.store, lookup, environment, days, apart, now, exclude_digest or b"", within)
 
     def register(
-        self, batch: NewBatch, who: str, day_check: DayCheck | None = None
+        self, batch: NewBatch, who: str, day_check: DayCheck = NO_CHECK
     ) -> AbstractContextManager[Registering]:
-        return batch_writer.registering(self.store, batch, who, day_check or NO_CHECK)
+        return batch_writer.registering(self.store, batch, who, day_check)
 
     def release(
         self,
@@ -63,19 +65,11 @@ class PostgresLedger(StoredLedger[PostgresStore, PostgresRun]):
         registration_count_seen: int,
         sign_off: SignOff | None = None,
         allowed_duplicates: dict[str, Any] | None = None,
-        day_check: DayCheck | None = None,
+        day_check: DayCheck = NO_CHECK,
     ) -> int:
-        number = self._batch(batch)
+        seen, number = registration_count_seen, self._batch(batch)
         return batch_writer.release(
-            self.store,
-            number,
-            payments,
-            who,
-            why,
-            registration_count_seen,
-            sign_off,
-            allowed_duplicates,
-            day_check or NO_CHECK,
+            self.store, number, payments, who, why, seen, sign_off, allowed_duplicates, day_check
         )
 
     @contextmanager
@@ -102,20 +96,9 @@ class PostgresLedger(StoredLedger[PostgresStore, PostgresRun]):
             run.age_s < records.LEASE_S for run in take_over.runs_elsewhere(self.store, digest)
         )
 
-    def _begin(
-        self,
-        number: int,
-        name: str,
-        who: str,
-        why: str | None,
-        noted: dict[str, Any],
-        *,
-        is_unique: bool,
-        sending: SendingDay,
-    ) -> PostgresRun:
+    def _check_before_run(self, number: int) -> None:
         self.store.ask_clock(times=CLOCK_TIMES).require_alike()
         audit.check_batch(self.store, number)
-        return PostgresRun(self.store, number, name, who, why, noted, is_unique=is_unique, sending=sending)
 
     def shared_pace(self, environment: Environment, origin: str) -> PostgresPace:
         return PostgresPace(self.store, environment.value, origin)

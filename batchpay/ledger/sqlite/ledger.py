@@ -13,17 +13,13 @@ from batchpay.ledger import machine
 from batchpay.ledger import reading as common
 from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
-from batchpay.ledger.days import NO_CHECK, DayCheck, SendingDay
+from batchpay.ledger.days import NO_CHECK, DayCheck
 from batchpay.ledger.decisions import IN_DOUBT_SETTLED, require_named, settle
+from batchpay.ledger.event_chain import DAY_MS
 from batchpay.ledger.machine import OwnClock, is_synchronized
 from batchpay.ledger.records import Decision, HostRun, NewBatch, PayeeFacts, Purge, RowColumns, SignOff
 from batchpay.ledger.spill import refuse_unheard_answers
-from batchpay.ledger.sqlite import (
-    audit,
-    batch_writer,
-    reading,
-    retention,
-)
+from batchpay.ledger.sqlite import audit, batch_writer, reading, retention
 from batchpay.ledger.sqlite.audit import check_batch
 from batchpay.ledger.sqlite.backup import back_up
 from batchpay.ledger.sqlite.moves import SqliteMover
@@ -32,11 +28,11 @@ from batchpay.ledger.sqlite.store import SqliteStore
 from batchpay.ledger.stored import StoredLedger
 from batchpay.payment import Environment, State
 
-_DAY_MS = 86_400_000
-
 
 class SqliteLedger(StoredLedger[SqliteStore, SqliteRun]):
     """The ledger in an SQLite file; see contract.Ledger."""
+
+    _new_run = SqliteRun
 
     def __init__(self, store: SqliteStore, opened_after_s: float) -> None:
         super().__init__(store, opened_after_s, store.place.ledger)
@@ -55,9 +51,9 @@ class SqliteLedger(StoredLedger[SqliteStore, SqliteRun]):
         return reading.earlier(self.store, lookup, environment, days, apart, now, exclude_digest or b"", within)
 
     def register(
-        self, batch: NewBatch, who: str, day_check: DayCheck | None = None
+        self, batch: NewBatch, who: str, day_check: DayCheck = NO_CHECK
     ) -> AbstractContextManager[Registering]:
-        return batch_writer.registering(self.store, batch, who, day_check or NO_CHECK)
+        return batch_writer.registering(self.store, batch, who, day_check)
 
     def release(
         self,
@@ -69,19 +65,11 @@ class SqliteLedger(StoredLedger[SqliteStore, SqliteRun]):
         registration_count_seen: int,
         sign_off: SignOff | None = None,
         allowed_duplicates: dict[str, Any] | None = None,
-        day_check: DayCheck | None = None,
+        day_check: DayCheck = NO_CHECK,
     ) -> int:
-        number = self._batch(batch)
+        seen, number = registration_count_seen, self._batch(batch)
         return batch_writer.release(
-            self.store,
-            number,
-            payments,
-            who,
-            why,
-            registration_count_seen,
-            sign_off,
-            allowed_duplicates,
-            day_check or NO_CHECK,
+            self.store, number, payments, who, why, seen, sign_off, allowed_duplicates, day_check
         )
 
     def lock(self, digest: bytes) -> AbstractContextManager[None]:
@@ -96,7 +84,7 @@ class SqliteLedger(StoredLedger[SqliteStore, SqliteRun]):
     def certain_today(self) -> date:
         now_ms = self.store.now_ms() - self.store.ahead_ms
         if not is_synchronized():
-            now_ms = min(now_ms, self.store.last_before_boot_ms + machine.since_boot_ms() + _DAY_MS)
+            now_ms = min(now_ms, self.store.last_before_boot_ms + machine.since_boot_ms() + DAY_MS)
         with self.store.reading() as view:
             return common.today(self.store, view, now_ms)
 
@@ -109,19 +97,8 @@ class SqliteLedger(StoredLedger[SqliteStore, SqliteRun]):
     def is_held(self, digest: bytes) -> bool:
         return self._locks.is_held(digest)
 
-    def _begin(
-        self,
-        number: int,
-        name: str,
-        who: str,
-        why: str | None,
-        noted: dict[str, Any],
-        *,
-        is_unique: bool,
-        sending: SendingDay,
-    ) -> SqliteRun:
+    def _check_before_run(self, number: int) -> None:
         check_batch(self.store, number)
-        return SqliteRun(self.store, number, name, who, why, noted, is_unique=is_unique, sending=sending)
 
     def runs(self, batch: str) -> list[HostRun]:
         return []
