@@ -30,9 +30,12 @@ def with_days_of(batch: BatchSummary | None, rules: RuleOptions, errors: Mapping
     """Return by which rules a batch's file must be read, given what it breaks by these; None is a new batch.
 
     The batch's day counts for the whole file, and what is registered keeps the day that was right then. Raises
-    FileRefused if another day is requested.
+    FileRefused if another day is requested, or one on which nothing of a new batch can be sent.
     """
     if batch is None:
+        if rules.pay_on is not None and errors.keys() & {*OF_REGISTRATION}:
+            why = "has passed" if rules.pay_on < rules.as_of else "is too far ahead (limits.pay_on_days)"
+            raise FileRefused(f"--pay-on {rules.pay_on.isoformat()} {why}: give another day")
         return rules
     refuse_another_day(batch, rules)
     if (day := batch.options.get("pay_on")) is not None:

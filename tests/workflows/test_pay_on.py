@@ -146,6 +146,15 @@ def test_a_day_for_a_file_with_days_is_wrong(desk: Desk, on_both: None) -> None:
     assert (summary.scheduled.rows, desk.verdict.counts) == (1, {"payOn.conflict": 1})
 
 
+@pytest.mark.parametrize(("days", "why"), [(-1, "has passed"), (91, "is too far ahead")])
+def test_a_day_on_which_nothing_can_be_sent_is_refused_whole(desk: Desk, on_both: None, days: int, why: str) -> None:
+    """It registered every row as rejected, and the right day was then another day of the same content."""
+    path = desk.file("pay.csv", *BILLS)
+    with pytest.raises(FileRefused, match=why):
+        desk.submit(path, pay_on=MONDAY + timedelta(days=days))
+    assert sent(desk.submit(path, pay_on=FRIDAY)) == (0, len(BILLS), 0)
+
+
 @pytest.mark.usefixtures("on_both")
 def test_a_day_that_was_right_at_registration_stays_right(desk: Desk) -> None:
     """Of two rows the day of one has passed when the file is submitted first; later that of the other has as well.
