@@ -47,12 +47,23 @@ ROW_DUPLICATE = RuleFacts(
     "the same bill twice: routing number, account, direction, amount and invoice number (`--allow-duplicates`)",
     "is the same bill as another row, take it out, or give it an invoice number of its own",
 )
+ROW_INVOICE_PAID = RuleFacts(
+    ROW,
+    "same_invoice",
+    "error",
+    "H",
+    "the account, direction and invoice number of an earlier payment that is accepted or in doubt, sent within "
+    "`policy.duplicate_days` (older batches are not looked at), another amount, and neither has a paymentId "
+    "(`--allow-duplicates`)",
+    "has the invoice number of an earlier payment to this account, with another amount",
+)
 ROW_SAME_INVOICE = RuleFacts(
     ROW,
     "same_invoice",
     "warning",
     "H",
-    "the account, direction and invoice number of another row of the file, another amount (`--allow-duplicates`)",
+    "the same of another row of the file, or where one has a paymentId or is for a day so far off "
+    "(`--allow-duplicates`)",
     "has the invoice number of another row to this account, with another amount, make sure that both are due",
 )
 ROW_SAME_PAYMENT = RuleFacts(
@@ -179,8 +190,8 @@ def rules() -> list[RuleFacts]:
     """Return all rules of cells in the order of the columns, then those of the row as a whole."""
     facts = [_facts(rule) for rule in rules_of(payment_schema(every_rule_on()))]
     facts.insert(sum(fact.column == PAYMENT_ID for fact in facts), PAYMENT_ID_DUPLICATE)
-    of_rows = [ROW_STATUS, ROW_TOTAL, ROW_MAYBE_TOTAL, ROW_SUM, ROW_SAME_AMOUNT, ROW_SAME_INVOICE]
-    of_rows += [ROW_DUPLICATE, ROW_SAME_PAYMENT]
+    of_rows = [ROW_STATUS, ROW_TOTAL, ROW_MAYBE_TOTAL, ROW_SUM, ROW_SAME_AMOUNT]
+    of_rows += [ROW_INVOICE_PAID, ROW_SAME_INVOICE, ROW_DUPLICATE, ROW_SAME_PAYMENT]
     return [*facts, *of_rows, ROW_RAGGED, ROW_QUOTATION, ROW_NO_PAYMENT]
 
 

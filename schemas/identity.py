@@ -43,17 +43,22 @@ def compared(frame: pl.DataFrame, cents: pl.Series | None = None, *, is_plain: b
     filled in itself counts as blank. `cents` are the amounts in cents, where known; `is_plain` means that cells are
     known to match their form.
     """
-    invoice = folded(frame["invoiceNumber"], is_plain=is_plain).alias("invoice")
     account = pl.col("achAccountNumber")
     return frame.select(
         "_row",
         "achRoutingNumber",
         "transactionType",
         folded(frame[PAYMENT_ID], is_plain=is_plain).alias("payment_id"),
-        invoice.set(invoice.str.contains(_STAMPED), None),
+        invoices(frame["invoiceNumber"], is_plain=is_plain).alias("invoice"),
         account=account if is_plain else account.str.replace_all("-", "", literal=True),
         cents=checks.cents_of_money(pl.col("amount")) if cents is None else cents,
     )
+
+
+def invoices(cells: pl.Series, *, is_plain: bool = False) -> pl.Series:
+    """Return invoice numbers as they are compared (`folded`); null for one that batchpay filled in itself."""
+    found = folded(cells, is_plain=is_plain)
+    return found.set(found.str.contains(_STAMPED), None)
 
 
 def folded(cells: pl.Series, *, is_plain: bool = False) -> pl.Series:

@@ -117,6 +117,25 @@ class Earlier:
     """When it was registered or, if later, last sent."""
 
 
+@dataclass(frozen=True, slots=True)
+class PaidTo:
+    """A payment of an earlier batch to an account of this file."""
+
+    account: bytes
+    """As in PaymentColumns."""
+    direction: str
+    """DEBIT or CREDIT."""
+    invoice: str
+    """Its invoice number as it was sent; empty if it had none, or its texts were purged."""
+    has_payment_id: bool
+    amount_cents: int
+    batch: str
+    row: int
+    place: str
+    """That row as a person finds it, as in Earlier."""
+    at: datetime
+
+
 _BILL, _PAYMENT_ID = struct.Struct(">8sq?"), struct.Struct(">8sq")
 """A digest's first eight bytes, a row's id and, with a bill, whether the row has a paymentId."""
 BILL_BYTES, PAYMENT_ID_BYTES = _BILL.size, _PAYMENT_ID.size

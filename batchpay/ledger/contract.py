@@ -22,7 +22,7 @@ from batchpay.ledger.days import NO_CHECK, NO_LIMITS
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-    from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns, RejectedColumns
+    from batchpay.ledger.columns import Earlier, Lookup, PaidTo, PaymentColumns, RejectedColumns
     from batchpay.ledger.days import DayCheck, DayLimits, SendingDay, Sums
     from batchpay.ledger.records import (
         BatchSummary,
@@ -193,6 +193,15 @@ class Ledger(Protocol):
         for another day is told as well (ANOTHER_ID). One for each row, the latest of the highest SamePayment. Rejected
         and declined rows don't count, nor do batches with `exclude_digest`. With `within`, a batch's name, that batch
         alone counts, as rows of one file: the same bill if not both have a paymentId, nor days at least `apart` apart.
+        """
+
+    def paid_to(
+        self, accounts: Callable[[], Sequence[bytes]], environment: Environment, since: datetime, exclude_digest: bytes
+    ) -> list[PaidTo]:
+        """Return an environment's payments to some accounts that were or may have been made: the earliest batch first.
+
+        Of batches registered or sent since then, but those with `exclude_digest`; `accounts`, digests as in
+        PaymentColumns, are asked for only if there is one. All rows of these batches are looked through.
         """
 
     def register(

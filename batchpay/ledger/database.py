@@ -33,6 +33,8 @@ class Statements(Protocol):
     BATCHES: str
     BATCHES_OF_DIGEST: str
     BATCHES_OF_FILE: str
+    BATCH_SINCE: str
+    PAID_TO_ACCOUNTS: str
     LATEST_BATCH: str
     BATCH_NAMED: str
     BATCHES_BEGINNING: str

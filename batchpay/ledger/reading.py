@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from datetime import date, datetime, timedelta
 from itertools import groupby
@@ -11,6 +11,7 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable, WrongUse
+from batchpay.ledger.columns import PaidTo
 from batchpay.ledger.database import Store, View
 from batchpay.ledger.event_chain import (
     DIRECTIONS,
@@ -26,7 +27,8 @@ from batchpay.ledger.records import POLICY, BatchSummary, Event, LedgerRow, Paye
 from batchpay.ledger.states import STATES
 from batchpay.outcome import Answer
 from batchpay.payment import Direction, Environment, State, Totals
-from batchpay.text import folded
+from batchpay.text import folded, place_word
+from batchpay.text import place_of as place_in_file
 
 ROWS_AT_ONCE = 16384
 """Working by column costs something for each set of columns; this many rows take about fifty megabytes as columns
@@ -226,6 +228,33 @@ class Details:
                 raise LedgerDamaged(f"the ledger is damaged: the details of chunk {chunk} are missing")
             self._kept[chunk] = unseal_texts(self._store.keys, place_of("details", self._batch, chunk), sealed[0])
         return self._kept[chunk]
+
+
+def paid_to(
+    store: Store,
+    accounts: Callable[[], Sequence[bytes]],
+    environment: Environment,
+    since: datetime,
+    exclude_digest: bytes,
+) -> list[PaidTo]:
+    asked = {"environment": environment.value, "since": to_ms(since), "digest": exclude_digest}
+    paid: list[PaidTo] = []
+    with store.reading() as view:
+        if not view.execute(store.statements.BATCH_SINCE, asked).fetchone():
+            return []
+        wanted = json.dumps([account.hex().upper() for account in {*accounts()}])
+        found = view.execute(store.statements.PAID_TO_ACCOUNTS, asked | {"accounts": wanted})
+        for (batch, name, file), some in groupby(found, key=lambda one: one[:3]):
+            by_column = list(zip(*some, strict=True))[3:]
+            texts = map(json.loads, Details(store, view, batch).read(*by_column[:2]))
+            for row, _, line, account, direction, cents, at, text in zip(*by_column, texts, strict=True):
+                paid.append(
+                    PaidTo(
+                        account, DIRECTIONS[direction], text.get("invoiceNumber") or "", bool(text.get("paymentId")),
+                        cents, name, row, place_in_file(place_word(file), row, line), to_datetime(at),
+                    )
+                )  # fmt: skip
+    return paid
 
 
 def summed_up(paid: Iterable[tuple[bytes, bytes, int, int]]) -> dict[bytes, PayeeFacts]:

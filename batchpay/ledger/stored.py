@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 from batchpay.errors import BatchHeld, BatchpayError, LedgerDamaged, LedgerNotUsable
 from batchpay.ledger import decisions, reading, retention
+from batchpay.ledger.columns import PaidTo
 from batchpay.ledger.contract import Run
 from batchpay.ledger.database import Parameters, Store
 from batchpay.ledger.day_limits import known
@@ -186,6 +187,11 @@ class StoredLedger(ABC, Generic[_Store, _Run]):
 
     def find_file(self, file_digest: str, environment: Environment) -> BatchSummary | None:
         return reading.find_file(self.store, file_digest, environment)
+
+    def paid_to(
+        self, accounts: Callable[[], Sequence[bytes]], environment: Environment, since: datetime, exclude_digest: bytes
+    ) -> list[PaidTo]:
+        return reading.paid_to(self.store, accounts, environment, since, exclude_digest)
 
     def use_plan(self, batch: str, who: str, sign_off: SignOff) -> None:
         decisions.use_plan_alone(self.store, self._batch(batch), who, sign_off)

@@ -104,12 +104,17 @@ def payee_digests(ledger: Ledger, frame: pl.DataFrame) -> tuple[list[bytes], lis
         payee=pl.when(internal_id.is_not_null())
         .then(pl.concat_str(pl.lit("id\n"), internal_id))
         .otherwise(pl.col("achNameOnCheck").str.to_lowercase()),
-        account=pl.concat_str("achRoutingNumber", "achAccountNumber", separator=_FIELD_END),
     )
     names = texts["payee"].unique().to_list()  # many rows of a file may be of one payee
     of_name = dict(zip(names, _digests(ledger, "payee", names, 8), strict=True))
     payees = [of_name[name] for name in texts["payee"]]
-    return payees, _digests(ledger, "account", texts["account"].to_list(), 8)
+    return payees, account_digests(ledger, frame)
+
+
+def account_digests(ledger: Ledger, frame: pl.DataFrame) -> list[bytes]:
+    """Return digests of 8 bytes of routing and account number."""
+    texts = frame.select(pl.concat_str("achRoutingNumber", "achAccountNumber", separator=_FIELD_END))
+    return _digests(ledger, "account", texts.to_series().to_list(), 8)
 
 
 def _digests(ledger: Ledger, purpose: str, texts: Sequence[str], size: int) -> list[bytes]:

@@ -41,9 +41,9 @@ def over_days(
         rows = frame if released is None else frame.filter(pl.col("_row").is_in(released.implode()))
         accounts: Sequence[bytes] = ()
         if ledger is not None and limits.max_per_payee_day is not None:
-            from batchpay.registration.digests import payee_digests
+            from batchpay.registration.digests import account_digests
 
-            accounts = payee_digests(ledger, rows)[1]
+            accounts = account_digests(ledger, rows)
             for account, row, line in zip(accounts, rows["_row"], rows["_line"], strict=True):
                 places.setdefault(account, place_of(checked.source.line_word, row, line))
         adds.update(check.sums(pay_days(rows), rows["_cents"].to_list(), rows["transactionType"], accounts))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,15 +22,15 @@ from batchpay.approval.anomalies import Variance
 from batchpay.approval.cash_flow import with_cents
 from batchpay.gateway.origin import environment_of
 from batchpay.intake.own_output import first_row
-from batchpay.ledger.columns import Earlier, Lookup
+from batchpay.ledger.columns import Earlier, Lookup, PaidTo
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import CANCELLED
 from batchpay.payment import Environment, SamePayment, State, Totals, format_cents
-from batchpay.schemas.catalogue import ROW_SAME_PAYMENT, suggesting_rules
+from batchpay.schemas.catalogue import ROW_INVOICE_PAID, ROW_SAME_PAYMENT, suggesting_rules
 from batchpay.schemas.checks import as_date
-from batchpay.schemas.columns import PAY_ON
-from batchpay.schemas.identity import folded
+from batchpay.schemas.columns import PAY_ON, PAYMENT_ID
+from batchpay.schemas.identity import folded, invoices
 from batchpay.schemas.rule import RuleOptions
 from batchpay.settings import PolicySettings, Settings
 from batchpay.text import counted, money, place_of, row_count
@@ -303,6 +304,58 @@ class EarlierPayments:
             self._take(one, lines[one.row], cents[one.row], rules)
             there = self._unfinished[one.earlier_batch]
             there.only_there[one.earlier_row] = there.only_in_doubt[one.earlier_row] = False
+        invoiced = frame.filter(pl.Series(lookup.with_invoice))
+        if days and invoiced.height and ROW_INVOICE_PAID.name not in rules.rules_off:
+            since = now - timedelta(days=days)
+            paid_to = partial(ledger.paid_to, environment=environment, since=since, exclude_digest=exclude_digest)
+            self._compare_invoices(ledger, invoiced, rules, paid_to)
+
+    def _compare_invoices(
+        self, ledger: Ledger, frame: pl.DataFrame, rules: RuleOptions, paid_to: Callable[..., list[PaidTo]]
+    ) -> None:
+        """Find rows with an invoice number under which their account was sent another amount not long ago."""
+        from batchpay.registration.digests import account_digests
+
+        rows = frame.filter([row not in self.late_failures for row in frame["_row"]])
+        accounts = cache(lambda: account_digests(ledger, rows))
+        if not (paid := paid_to(accounts)):
+            return
+        payments = pl.DataFrame(
+            {
+                "account": [one.account for one in paid],
+                "transactionType": [one.direction for one in paid],
+                "invoice": invoices(pl.Series([one.invoice for one in paid])),
+                "_number": range(len(paid)),
+            }
+        )
+        invoice = invoices(rows["invoiceNumber"]).alias("invoice")
+        same = (
+            with_cents(rows)
+            .with_columns(invoice, account=pl.Series(accounts()), _day=as_date(pl.col(PAY_ON)))
+            .join(payments, on=["account", "transactionType", "invoice"])
+            .select("_row", "_line", "_cents", PAYMENT_ID, "_day", "_number")
+        )
+        zone, apart = ledger.zone(), timedelta(max(1, self.settings.policy.duplicate_days))
+        found: dict[int, tuple[bool, int, int | None, int]] = {}  # of several payments, the latest is named
+        for row, line, cents, payment_id, day, number in same.iter_rows():
+            one = paid[number]
+            if cents != one.amount_cents:
+                is_far = day is not None and abs(day - one.at.astimezone(zone).date()) >= apart
+                is_error = not (is_far or payment_id or one.has_payment_id)
+                found[row] = max(found.get(row, (False, -1, None, 0)), (is_error, number, line, cents))
+        for row, (is_error, number, line, cents) in found.items():
+            one = paid[number]
+            message = f"has the account, direction and invoice number of {one.place} of batch {one.batch} of "
+            message += f"{_day(one.at)}, {money(one.amount_cents)}, and another amount, "
+            if rules.allow_duplicates:
+                if is_error and self._allow(row, one.batch, one.row, cents):
+                    self._name_allowed(row, line, f"{one.place} of batch {one.batch}")
+            elif is_error:
+                message += f"{_DUE} an invoice number of its own, or submit it with --allow-duplicates --reason TEXT"
+                self.late_failures[row] = ROW_INVOICE_PAID.column, ROW_INVOICE_PAID.code, message
+            else:
+                message += "make sure that both are due"
+                self.warnings.append(Variance(row, ROW_INVOICE_PAID.column, ROW_INVOICE_PAID.code, message))
 
     def compare_with_own(
         self, rejected: RejectedEarlier, frame: pl.DataFrame, rules: RuleOptions, environment: Environment

@@ -243,7 +243,7 @@ class FileCheck:
         return self.all_new.finish(self.verdict.passed.arg_true() + 1)
 
 
-_WARNING_ORDER = ("same_payment", "changed_account", "unusual_amount", "new_payee")
+_WARNING_ORDER = ("same_invoice", "same_payment", "changed_account", "unusual_amount", "new_payee")
 """Which warnings from the ledger's history are reported first."""
 _PLACES_MAX = 1_000
 """This many warnings about bills are reported with their line or row."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -674,6 +675,34 @@ def test_rejected_and_declined_rows_and_the_same_content_do_not_count_as_earlier
     assert [one.row for one in found] == [1, 3, 5, 6]
     digest = ledger.find(name).digest
     assert ledger.earlier(lookup, Environment.TEST, days=5, now=datetime.now(UTC), exclude_digest=digest) == []
+
+
+def test_payments_to_accounts_are_those_that_were_or_may_have_been_made_since(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the later of registration and sending: a batch may wait for days. With what tells two payments apart."""
+    shown = [{"invoiceNumber": "I-1", "paymentId": "P"}, {"invoiceNumber": "I-2"}, *[{}] * 4]
+    payments = replace(columns(ledger, range(1, 7)), details=PackedTexts.of(map(json.dumps, shown)))
+    name, registered_at = register(ledger, payments), datetime.now(UTC)
+    sent_at = registered_at + timedelta(days=10)
+    for clock in ("sqlite.run.now_ms", "machine.SharedClock.now_ms"):
+        monkeypatch.setattr(f"batchpay.ledger.{clock}", lambda *_: int(sent_at.timestamp() * 1000))
+    with held_run(ledger, name) as run:
+        run.commit([1, 2, 3, 4], [])
+        run.commit([], [(1, ACCEPTED), (2, IN_DOUBT), (3, DECLINED)])
+        run.close()
+    digest, day = ledger.find(name).digest, timedelta(days=1)
+
+    def paid(since: datetime, but: bytes = b"", world: Environment = Environment.TEST) -> list[tuple[Any, ...]]:
+        found = ledger.paid_to(lambda: [*payments.accounts[:5], b"8 others"], world, since, but)
+        return [(one.row, one.direction, one.amount_cents, one.invoice, one.has_payment_id) for one in found]
+
+    expected = [(1, "DEBIT", 101, "I-1", True), (2, "DEBIT", 201, "I-2", False), (4, "DEBIT", 401, "", False)]
+    assert paid(registered_at - day) == paid(sent_at - day) == expected
+    assert paid(sent_at + day) == paid(sent_at - day, digest) == paid(sent_at - day, world=Environment.LIVE) == []
+    first, *_ = ledger.paid_to(lambda: payments.accounts, Environment.TEST, sent_at - day, b"")
+    assert (first.account, first.batch, first.place) == (payments.accounts[0], name, "line 2")
+    assert abs(first.at - sent_at) < timedelta(seconds=1)
 
 
 def test_a_batch_alone_can_be_looked_at(ledger: Ledger) -> None:

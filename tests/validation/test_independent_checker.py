@@ -30,6 +30,7 @@ _BEYOND_A_ROW = {
     ("row", "status", ERROR),
     ("row", "total", ERROR),
     ("row", "sum", WARNING),
+    ("row", "same_invoice", ERROR),
     ("amount", "limit", ERROR),
 }
 """Rules that no mutation of a row breaks: they are of the file's or the ledger's rows, or have no default."""

@@ -106,6 +106,7 @@ row.total error H
 row.total warning H
 row.sum warning H
 row.same_amount warning H
+row.same_invoice error H
 row.same_invoice warning H
 row.duplicate error H
 row.same_payment warning H
@@ -170,7 +171,7 @@ def test_rules_as_markdown_and_text_name_every_code() -> None:
     assert [line for line in table if line.startswith(tuple(f"| {column} " for column in COLUMNS))][:-2] == [
         f"| {fact.column} | {fact.words} | {fact.code} | {fact.severity} | {fact.source} |" for fact in own
     ]
-    assert sum(line.startswith(("| every text", "| names, ", "| the row")) for line in table) == 16
+    assert sum(line.startswith(("| every text", "| names, ", "| the row")) for line in table) == 17
     text = CliRunner().invoke(cli, ["rules"]).stdout
     assert all(fact.code in text for fact in catalogue.rules())
 

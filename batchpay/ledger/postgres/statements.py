@@ -391,10 +391,9 @@ REFERENCES = (
 )
 _ENVIRONMENT = "(SELECT b.environment FROM batchpay.batch b WHERE b.id = {})"
 ROWS_WITH_REFERENCES = (
-    "SELECT m.value::int, o.batch, o.row FROM json_each_text(%(references)s::json) AS m CROSS JOIN LATERAL"
-    " (SELECT a.batch, a.row FROM batchpay.attempt a WHERE a.gateway_reference = m.key"
-    " AND (a.batch, a.row) <> (%(batch)s, m.value::int)"
-    f" AND {_ENVIRONMENT.format('a.batch')} = {_ENVIRONMENT.format('%(batch)s')} LIMIT 1) AS o"
+    "SELECT m.value::int, o.batch, o.row FROM json_each_text(%(references)s::json) AS m CROSS JOIN LATERAL (SELECT"
+    " a.batch, a.row FROM batchpay.attempt a WHERE a.gateway_reference = m.key AND (a.batch, a.row) <> (%(batch)s,"
+    f" m.value::int) AND {_ENVIRONMENT.format('a.batch')} = {_ENVIRONMENT.format('%(batch)s')} LIMIT 1) AS o"
 )
 """For rows of a batch by reference, batch and number of another row of the environment that has the reference too."""
 
@@ -450,17 +449,15 @@ TEXTS_OF_ATTEMPTS = (
     " AND (message IS NOT NULL OR reason IS NOT NULL) ORDER BY row, attempt LIMIT %s"
 )
 ERASE_TEXTS = (
-    "UPDATE batchpay.attempt a SET message = NULL, reason = NULL, seal = n.seal"
-    " FROM unnest(%s::int[], %s::smallint[], %s::bytea[]) AS n (row, attempt, seal)"
-    " WHERE a.batch = %s AND a.row = n.row AND a.attempt = n.attempt"
+    "UPDATE batchpay.attempt a SET message = NULL, reason = NULL, seal = n.seal FROM unnest(%s::int[], %s::smallint[],"
+    " %s::bytea[]) AS n (row, attempt, seal) WHERE a.batch = %s AND a.row = n.row AND a.attempt = n.attempt"
 )
 
 # Digests of payments and payees
 
 REMEMBER_PAYEES = (
-    "INSERT INTO batchpay.paid (payee, account, batch, row_count, cents)"
-    " SELECT payee, account, batch, count(*), sum(amount_cents) FROM batchpay.payment"
-    f" WHERE batch = %s AND state = {ACCEPTED} GROUP BY payee, account, batch"
+    "INSERT INTO batchpay.paid (payee, account, batch, row_count, cents) SELECT payee, account, batch, count(*),"
+    f" sum(amount_cents) FROM batchpay.payment WHERE batch = %s AND state = {ACCEPTED} GROUP BY payee, account, batch"
     " ON CONFLICT (payee, account, batch) DO UPDATE SET row_count = excluded.row_count, cents = excluded.cents"
 )
 _COMPARED = "(%(within)s = '' AND b.digest <> %(digest)s OR b.name = %(within)s) AND b.environment = %(environment)s"
@@ -492,19 +489,29 @@ _EARLIER = (
     f" JOIN batchpay.payment p ON p.batch = f.batch AND p.row = f.row AND p.state IN ({_COUNTED})"
     f" JOIN batchpay.batch b ON b.id = f.batch AND {_COMPARED}"
 )
+_SINCE = (
+    "b.environment = %(environment)s AND b.digest <> %(digest)s AND (b.registered_at >= %(since)s OR EXISTS (SELECT"
+    " FROM batchpay.run r WHERE r.batch = b.id AND (r.finished_at IS NULL OR r.finished_at >= %(since)s)))"
+)
+BATCH_SINCE = f"SELECT 1 FROM batchpay.batch b WHERE {_SINCE} LIMIT 1"
+PAID_TO_ACCOUNTS = (
+    f"SELECT b.id, b.name, b.file, p.row, p.chunk, p.line, int8send(p.account), p.direction, p.amount_cents, {_AT} FROM"
+    f" batchpay.batch b JOIN batchpay.payment p ON p.batch = b.id AND p.state IN ({ACCEPTED}, {SENDING}, {IN_DOUBT})"
+    " AND int8send(p.account) IN (SELECT decode(a.value, 'hex') FROM json_array_elements_text(%(accounts)s::json) AS a"
+    f" (value)) WHERE {_SINCE} AND {_AT} >= %(since)s ORDER BY b.id, p.row"
+)
 EARLIER_BY_PAYMENT_ID = (
     f"SELECT DISTINCT ON (w.row) w.row, {SamePayment.PAYMENT_ID.value}, f.batch, f.row, p.line, {_AT}"
     " FROM unnest(%(keys)s::bigint[], %(rows)s::int[]) AS w (key, row)"
     f" JOIN batchpay.payment_id f ON f.payment_id = w.key{_EARLIER} ORDER BY w.row, f.batch DESC, f.row DESC"
 )
 EARLIER_BY_BILL = (
-    "SELECT DISTINCT ON (row) row, same, batch, earlier_row, line, at FROM ("
-    f" SELECT w.row, CASE WHEN {_IS_BILL} THEN {SamePayment.BILL.value}"
-    f" WHEN w.named AND f.named OR {_IS_SCHEDULED} THEN {SamePayment.ANOTHER_ID.value} END AS same,"
-    f" f.batch, f.row AS earlier_row, p.line, {_AT} AS at"
-    " FROM unnest(%(keys)s::bigint[], %(rows)s::int[], %(named)s::bool[], %(invoiced)s::bool[],"
-    " %(pay_on)s::int[]) AS w (key, row, named, invoiced, pay_on) JOIN batchpay.fingerprint f ON f.fingerprint = w.key"
-    f"{_EARLIER}) AS found WHERE same IS NOT NULL ORDER BY row, same DESC, batch DESC, earlier_row DESC"
+    f"SELECT DISTINCT ON (row) row, same, batch, earlier_row, line, at FROM ( SELECT w.row, CASE WHEN {_IS_BILL} THEN"
+    f" {SamePayment.BILL.value} WHEN w.named AND f.named OR {_IS_SCHEDULED} THEN {SamePayment.ANOTHER_ID.value} END AS"
+    f" same, f.batch, f.row AS earlier_row, p.line, {_AT} AS at FROM unnest(%(keys)s::bigint[], %(rows)s::int[],"
+    " %(named)s::bool[], %(invoiced)s::bool[], %(pay_on)s::int[]) AS w (key, row, named, invoiced, pay_on) JOIN"
+    f" batchpay.fingerprint f ON f.fingerprint = w.key{_EARLIER}) AS found WHERE same IS NOT NULL ORDER BY row, same"
+    " DESC, batch DESC, earlier_row DESC"
 )
 
 # The check: rows compared with the history
@@ -517,10 +524,9 @@ BATCH_AS_REGISTERED = (
     " environment FROM batchpay.batch WHERE id = %s"
 )
 ROWS_UNLIKE_ATTEMPTS = (
-    "SELECT count(*) FROM batchpay.payment p LEFT JOIN batchpay.attempt a"
-    " ON a.batch = p.batch AND a.row = p.row AND a.attempt = p.attempts"
-    f" WHERE p.batch = %s AND p.state <> {REJECTED}"
-    f" AND coalesce(a.state, CASE WHEN p.attempts > 0 THEN {SENDING} ELSE {PENDING} END) <> p.state"
+    "SELECT count(*) FROM batchpay.payment p LEFT JOIN batchpay.attempt a ON a.batch = p.batch AND a.row = p.row AND"
+    f" a.attempt = p.attempts WHERE p.batch = %s AND p.state <> {REJECTED} AND coalesce(a.state, CASE WHEN p.attempts >"
+    f" 0 THEN {SENDING} ELSE {PENDING} END) <> p.state"
 )
 LATER_ATTEMPTS = (
     "SELECT count(*) FROM batchpay.attempt a LEFT JOIN batchpay.payment p ON p.batch = a.batch AND p.row = a.row"
@@ -560,10 +566,9 @@ TEXTS_OF_PURGED = (
     " AND e.kind <> 'progress' AND (a.message IS NOT NULL OR a.reason IS NOT NULL)"
 )
 LOST_ROWS = (
-    "SELECT (SELECT count(*) FROM batchpay.payment p WHERE NOT EXISTS"
-    " (SELECT FROM batchpay.batch b WHERE b.id = p.batch))"
-    " + (SELECT count(*) FROM batchpay.fingerprint f WHERE NOT EXISTS"
-    " (SELECT FROM batchpay.payment p WHERE p.batch = f.batch AND p.row = f.row))"
+    "SELECT (SELECT count(*) FROM batchpay.payment p WHERE NOT EXISTS (SELECT FROM batchpay.batch b WHERE b.id ="
+    " p.batch)) + (SELECT count(*) FROM batchpay.fingerprint f WHERE NOT EXISTS (SELECT FROM batchpay.payment p WHERE"
+    " p.batch = f.batch AND p.row = f.row))"
 )
 BODIES = "SELECT batch, chunk, sealed FROM batchpay.body"
 DETAILS = "SELECT batch, chunk, sealed FROM batchpay.detail"

@@ -395,6 +395,11 @@ MAKE_WANTED_KEYS = (
 )
 CLEAR_WANTED_KEYS = "DELETE FROM wanted"
 ADD_WANTED_KEY = "INSERT INTO wanted VALUES (?, ?, ?, ?, ?)"
+_SINCE = (
+    "batch.environment = :environment AND batch.digest <> :digest AND (batch.registered_at >= :since OR EXISTS"
+    " (SELECT 1 FROM run WHERE run.batch = batch.id AND (finished_at IS NULL OR finished_at >= :since)))"
+)
+BATCH_SINCE = f"SELECT 1 FROM batch WHERE {_SINCE} LIMIT 1"
 KNOWN_BILLS = (
     "SELECT value FROM json_each(?) AS wanted WHERE EXISTS (SELECT 1 FROM fingerprint WHERE fingerprint = wanted.value)"
 )
@@ -421,6 +426,15 @@ _IS_BILL = f"""CASE
     ELSE abs(coalesce(wanted.pay_on, {{today}}) - coalesce(row.pay_on, ({_AT} + {{offset}}) / {DAY_MS} + {EPOCH_DAY}))
         < iif(wanted.pay_on IS NULL, {{days}}, {{apart}})
     END"""
+PAID_TO_ACCOUNTS = f"""
+SELECT batch.id, batch.name, batch.file, row.id & 4294967295, row.chunk, row.line, row.account, row.direction,
+    row.amount_cents, {_AT}
+FROM batch CROSS JOIN row ON row.id >= batch.id << 32 AND row.id < (batch.id + 1) << 32
+    AND row.state IN ({ACCEPTED}, {SENDING}, {IN_DOUBT})
+    AND hex(row.account) IN (SELECT value FROM json_each(:accounts))
+LEFT JOIN attempt ON attempt.id = row.id
+WHERE {_SINCE} AND {_AT} >= :since ORDER BY batch.id, row.id
+"""
 EARLIER_BY_PAYMENT_ID = f"""
 SELECT wanted.row, max({SamePayment.PAYMENT_ID.value} << {RANK_BITS} | found.id), row.line, {_AT}
 FROM wanted CROSS JOIN payment_id AS found ON found.payment_id = wanted.key {_FOUND}
