@@ -89,7 +89,9 @@ def test_an_invoice_number_that_was_filled_in_counts_as_blank(desk: Desk) -> Non
 def test_what_is_in_doubt_counts_and_what_was_declined_does_not(desk: Desk) -> None:
     """One may have been paid, the other was not."""
     desk.answer = lambda reference: {"INV-7": IN_DOUBT}.get(reference, DECLINED)
-    desk.submit(desk.file("may.csv", PAID, OTHER))
+    for row in (PAID, OTHER):
+        desk.submit(desk.file(f"{row['invoiceNumber']}.csv", row))
+    assert len(desk.arrived) == 2
     preview = desk.dry_run(desk.file("june.csv", CORRECTED, OTHER | {"amount": "2.00"}))
     assert [(one.row, one.name) for one in preview.verdict.failures] == [(1, "row.same_invoice")]
 
