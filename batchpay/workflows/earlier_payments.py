@@ -304,7 +304,7 @@ class EarlierPayments:
             self._take(one, lines[one.row], cents[one.row], rules)
             there = self._unfinished[one.earlier_batch]
             there.only_there[one.earlier_row] = there.only_in_doubt[one.earlier_row] = False
-        invoiced = frame.filter(pl.Series(lookup.with_invoice))
+        invoiced = frame.filter(pl.Series(lookup.with_invoice, dtype=pl.Boolean))
         if days and invoiced.height and ROW_INVOICE_PAID.name not in rules.rules_off:
             since = now - timedelta(days=days)
             paid_to = partial(ledger.paid_to, environment=environment, since=since, exclude_digest=exclude_digest)
@@ -316,7 +316,7 @@ class EarlierPayments:
         """Find rows with an invoice number under which their account was sent another amount not long ago."""
         from batchpay.registration.digests import account_digests
 
-        rows = frame.filter([row not in self.late_failures for row in frame["_row"]])
+        rows = frame.filter(~pl.col("_row").is_in(list(self.late_failures)))
         accounts = cache(lambda: account_digests(ledger, rows))
         if not (paid := paid_to(accounts)):
             return
