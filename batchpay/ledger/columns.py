@@ -16,6 +16,8 @@ from batchpay.payment import SamePayment
 
 CHUNK_ROWS = 512
 """Rows whose texts a ledger keeps in one piece."""
+CANCELLED = "row.cancelled"
+"""The code of a pending row that a named person cancelled."""
 
 
 @dataclass(frozen=True, slots=True)

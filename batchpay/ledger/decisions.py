@@ -16,11 +16,11 @@ from batchpay.errors import (
     LossNotSettled,
     WrongUse,
 )
+from batchpay.ledger.columns import CANCELLED
 from batchpay.ledger.database import Statements, Store, Transaction, View
 from batchpay.ledger.event_chain import account_noted, approvers_of, limits_lifted, plan_detail, to_datetime
 from batchpay.ledger.mover import Mover
 from batchpay.ledger.records import (
-    CANCELLED,
     CLOCK_ACCEPTED,
     MACHINE_ACCEPTED,
     PLAN_USED,

@@ -81,8 +81,6 @@ HOW_TO_ACCEPT = (
 )
 HOSTS_GONE = "host gone"
 """Kind of event in which a person says that machines whose runs were fenced are off for good."""
-CANCELLED = "row.cancelled"
-"""The code of a pending row that a named person cancelled."""
 SETTLED_BY = "resolved by "
 """Begins the reason of a row in doubt that a person settled."""
 RESTORED_REASON = "the ledger was accepted without its witness: payments made since may be unknown to it"

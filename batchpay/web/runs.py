@@ -14,7 +14,8 @@ from flask import Blueprint, abort, make_response, redirect, render_template, re
 from flask.typing import ResponseReturnValue
 
 from batchpay.errors import BatchHeld, BatchpayError, WrongUse
-from batchpay.ledger.records import CANCELLED, BatchSummary
+from batchpay.ledger.columns import CANCELLED
+from batchpay.ledger.records import BatchSummary
 from batchpay.payment import State, Totals
 from batchpay.summary import Summary
 from batchpay.text import counted, money, place_of, place_word, read_ranges

@@ -22,10 +22,9 @@ from batchpay.approval.anomalies import Variance
 from batchpay.approval.cash_flow import with_cents
 from batchpay.gateway.origin import environment_of
 from batchpay.intake.own_output import first_row
-from batchpay.ledger.columns import Earlier, Lookup, PaidTo
+from batchpay.ledger.columns import CANCELLED, Earlier, Lookup, PaidTo
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
-from batchpay.ledger.records import CANCELLED
 from batchpay.payment import Environment, SamePayment, State, Totals, format_cents
 from batchpay.schemas.catalogue import ROW_INVOICE_PAID, ROW_SAME_PAYMENT, suggesting_rules
 from batchpay.schemas.checks import as_date

@@ -115,7 +115,7 @@ def test_a_file_without_what_a_payment_needs_asks_nothing(house: House) -> None:
     house.work()
     answer = house.get("maria", f"/files/{answer.headers['Location'].rsplit('/', 1)[1]}/check")
     assert "This file can’t be paid as it is." in words_of(answer)
-    assert "no column has the amounts" in words_of(answer)
+    assert "it has no bank details" in words_of(answer)
     assert "answer." not in answer.get_data(as_text=True)
 
 

@@ -330,7 +330,8 @@ def test_what_is_unusual_by_earlier_payments_is_listed_by_name(office: Office) -
 def test_an_approver_sees_what_nobody_checked(strict: Office) -> None:
     """A page signed before there was any earlier payment looked like one on which nothing was unusual."""
     strict.policy(approvals=1)
-    first, second = strict.file("10.00", name="a.csv"), strict.file("11.00", name="b.csv", ids="R")
+    first = strict.file("10.00", name="a.csv")
+    second = strict.file("11.00", name="b.csv", ids="R", invoiceNumber="I-2")
     plans = [strict.plan(first, name="a.plan"), strict.plan(second, name="b.plan")]
     for plan in plans:
         page = " ".join(" ".join(strict.approve(plan, BEN).page()).split())
@@ -338,7 +339,7 @@ def test_an_approver_sees_what_nobody_checked(strict: Office) -> None:
         assert "unchecked gateway accounts: the gateway was not asked" in page
     strict.submit(first, plans[0])
     strict.submit(second, plans[1])  # there is an earlier payment by now, but that is no part of the approval
-    assert strict.received() == ["I-1", "I-1"]
+    assert strict.received() == ["I-1", "I-2"]
     assert not any("earlier payments" in line for line in strict.dry_run(strict.file("1.00", ids="Q")).page())
 
 
