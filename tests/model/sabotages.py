@@ -276,8 +276,8 @@ DEFECTS = (
         "restored_in_use:1:0:0",
         (("ledger/sqlite/store.py", "        if self._last is None and before != ",
           "        if before is None and before != "),
-         ("ledger/sqlite/ledger.py", "        check_batch(self.store, number)\n        return SqliteRun",
-          "        from batchpay.ledger.sqlite import restoring\n\n        if found := restoring.differences(self.store):\n            raise found[0]\n        check_batch(self.store, number)\n        return SqliteRun")),
+         ("ledger/sqlite/ledger.py", "        check_batch(self.store, number)\n",
+          "        from batchpay.ledger.sqlite import restoring\n\n        if found := restoring.differences(self.store):\n            raise found[0]\n        check_batch(self.store, number)\n")),
     ),
     Defect(
         "E18 a database that was restored while it was open is written to", "restored_in_use:0:1:0",
