@@ -171,8 +171,8 @@ def validate(request: FileRequest, settings: Settings) -> Preview:
         context = CheckContext(settings, ledger, wants_schedule=True, sends=False)
         checked = check_file(open_file(request), request, context)
         preview = _preview(ledger, checked, settings, Decisions())
-        if checked.has_days:
-            preview.summary.notes += note_without_zone(ledger, settings, checked.source.name)
+        if checked.has_days and (note := note_without_zone(ledger, settings, checked.source.name)) is not None:
+            preview.summary.notes.append(note)
         _note_if_outdated(preview.summary, ledger)
         return preview
 

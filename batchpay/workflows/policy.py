@@ -41,18 +41,18 @@ def settle_zone(ledger: Ledger, settings: Settings, actor: Actor) -> None:
 
 def require_zone(ledger: Ledger | None, settings: Settings, file: str) -> None:
     """Raise FileRefused for a file with days if nobody has said in which zone they begin."""
-    for problem in note_without_zone(ledger, settings, file):
-        raise FileRefused(problem)
+    if (note := note_without_zone(ledger, settings, file)) is not None:
+        raise FileRefused(note)
 
 
-def note_without_zone(ledger: Ledger | None, settings: Settings, file: str) -> list[str]:
-    """Say of a file with days that nobody has said in which zone they begin, and what sets it; nothing if it is set."""
+def note_without_zone(ledger: Ledger | None, settings: Settings, file: str) -> str | None:
+    """Say of a file with days that nobody has said in which zone they begin, and what sets it; None if it is set."""
     if settings.policy.zone or (ledger is not None and ledger.zone() is not None):
-        return []
-    return [
+        return None
+    return (
         f"{printable(file)} says on which days to send payments (payOn), and nobody has said in which time zone: "
         f"{_HOW.format('America/New_York')}"
-    ]
+    )
 
 
 def is_zone(name: str) -> bool:

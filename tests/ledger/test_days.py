@@ -122,13 +122,18 @@ def test_a_day_changed_in_a_table_sends_nothing_early(ledger_factory: LedgerFact
             ledger_factory.open()
     else:
         ledger = ledger_factory.open()
-        with ledger.lock(ledger.find(batch).digest):
-            run = ledger.start(batch, "ada", day=MONDAY)
-            with pytest.raises(LedgerDamaged, match="rows 4 were registered for a later day"):
-                run.claim(100)
-            run.close()
+        claims_nothing_early(ledger, batch)
     problems = ledger_factory.open(read_only=True).check()
     assert [problem for problem in problems if found in problem]
+
+
+def claims_nothing_early(ledger: Ledger, batch: str) -> None:
+    """A run of Monday finds that row 4 was registered for a later day."""
+    with ledger.lock(ledger.find(batch).digest):
+        run = ledger.start(batch, "ada", day=MONDAY)
+        with pytest.raises(LedgerDamaged, match="rows 4 were registered for a later day"):
+            run.claim(100)
+        run.close()
 
 
 @pytest.mark.ledgers("sqlite", why="a large file is not checked whole as it is opened, so the claim must notice")
@@ -142,11 +147,7 @@ def test_a_large_ledger_sends_nothing_early_either(
     ledger_factory.edit(sqlite="UPDATE row SET pay_on = NULL WHERE id & 4294967295 = 4", postgres="")
     monkeypatch.setattr("batchpay.ledger.sqlite.audit.SMALL_BYTES", 0)
     ledger = ledger_factory.open()
-    with ledger.lock(ledger.find(batch).digest):
-        run = ledger.start(batch, "ada", day=MONDAY)
-        with pytest.raises(LedgerDamaged, match="rows 4 were registered for a later day"):
-            run.claim(100)
-        run.close()
+    claims_nothing_early(ledger, batch)
 
 
 @pytest.mark.parametrize("edited", ["later", "added"])

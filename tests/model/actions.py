@@ -251,7 +251,7 @@ def kill(world: World, a: int, b: int, c: int) -> None:
 
 def resume(world: World, a: int, b: int, c: int) -> None:
     """Resume a batch without its file."""
-    batch = chosen(_here(world), a)
+    batch = chosen(here(world), a)
     if batch is not None:
         go_on(world, batch, stale=b % 3 == 0)
 
@@ -283,13 +283,14 @@ def rules_change(world: World, a: int, b: int, c: int) -> None:
         go_on(world, batch, stale=a % 4 == 0)
 
 
-def _here(world: World) -> list[Batch]:
+def here(world: World) -> list[Batch]:
+    """Return the batches of the present ledger and gateway."""
     return [one for one in world.batches.values() if not one.lost and one.live == world.live]
 
 
 def resolve(world: World, a: int, b: int, c: int) -> None:
     """A person settles the first row in doubt."""
-    batch = chosen([one for one in _here(world) if one.doubts] or _here(world), a)
+    batch = chosen([one for one in here(world) if one.doubts] or here(world), a)
     if batch is None:
         return
     listed = world.run("resolve", batch.name, "--json").json.get("rows_in_doubt", [])

@@ -6,9 +6,8 @@ import datetime
 from dataclasses import replace
 
 from tests.model import clock
-from tests.model.actions import chosen, make, prepare, send, submit
+from tests.model.actions import chosen, here, make, send, submit
 from tests.model.business import Batch, written
-from tests.model.command import run_here
 from tests.model.world import Violation, World
 
 _AHEAD = (None, 0, 1, 4, 13)
@@ -40,10 +39,8 @@ def due(world: World, a: int, b: int, c: int) -> None:
     if len(waiting) > 1 or any(one.unheard for one in here(world)):
         return  # a command is about one batch here
     batch = waiting[0] if waiting else None
-    call = world.call("resume", "--due", "--json")
-    command = world.begin(call, rows=list(batch.rows) if batch else [], known=batch)
-    done = world.end(command, run_here(call))
-    if batch is None or done.code or command.forbidden:
+    done = world.run("resume", "--due", "--json", rows=list(batch.rows) if batch else [], known=batch)
+    if batch is None or done.code or world.forbidden:
         return
     left = [row for row in batch.rows if batch.states.get(row.number) == "pending" and _has_come(batch, row.number)]
     if left:
@@ -96,10 +93,4 @@ def limit_reached(world: World, a: int, b: int, c: int) -> None:
     day_limit(world, 1, 0, 0)
     if c % 3 == 0:
         world.pass_hours(27)
-    call, command = prepare(world, file, [])
-    world.end(command, run_here(call))
-
-
-def here(world: World) -> list[Batch]:
-    """Return the batches of the present ledger and gateway."""
-    return [one for one in world.batches.values() if not one.lost and one.live == world.live]
+    send(world, file, [])
