@@ -247,7 +247,11 @@ def _results_are_true(world: World, command: Command, batch: Batch, summary: dic
 
 
 def _rejected_for_a_reason(world: World, batch: Batch, line: dict[str, str]) -> None:
-    """A valid row that nobody paid before is not rejected: it would be lost."""
+    """A valid row that nobody paid before is not rejected: it would be lost.
+
+    It was valid if it was so on the day of every command, by the clock of that day: one that was ahead rejects a row
+    for which that day is too late, until somebody releases it.
+    """
     row = batch.row(number_of(line))
     if not line["_errors"].strip():
         fail(world, f"a line of the rejects names no error: {line.get('walk')}")
@@ -262,7 +266,7 @@ def _rejected_for_a_reason(world: World, batch: Batch, line: dict[str, str]) -> 
     if "duplicate" in line["_errors"]:
         if not earlier and row.number not in repeats_in_file(batch.rows):
             fail(world, f"E{row.number} is refused as a duplicate, and was never seen before")
-    elif is_right and not any(row.faults(one.max_cents, clock.today(), normalize=False) for one in commands):
+    elif is_right and not any(row.faults(one.max_cents, one.day, normalize=False) for one in commands):
         fail(world, f"E{row.number} is refused for nothing: {line['_errors']}")
 
 
