@@ -50,7 +50,8 @@ REMOVED_OPTIONS = {
 DECISIONS = frozenset(
     {
         "accept_suggestions", "again", "allow_duplicates", "beside_another", "confirm", "host_is_gone",
-        "paid_elsewhere_checked", "pay_on", "reason", "release", "rows_in_doubt", "settle", "stale", "yes", "zone",
+        "paid_elsewhere_checked", "pay_on", "reason", "release", "rows", "rows_in_doubt", "settle", "stale", "yes",
+        "zone",
     }
 )  # fmt: skip
 """Options by which a person decides: they count on the command line alone, never out of a file or the environment."""

@@ -128,7 +128,16 @@ def decisions_of(options: dict[str, Any]) -> Decisions:
     """Read what a person decided off the command line."""
     reason = " ".join((options["reason"] or "").split())
     names = ("again", "release", "paid_elsewhere_checked")
-    return Decisions(**{name: options[name] for name in names}, reason=reason or None)
+    rows = None if options["rows"] is None else frozenset(row_numbers(options["rows"]))
+    return Decisions(**{name: options[name] for name in names}, reason=reason or None, rows=rows)
+
+
+def row_numbers(text: str) -> list[int]:
+    """Read row numbers; raises UsageError."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdecimal() and 0 < len(word) < 10 and int(word) for word in words):
+        raise click.UsageError("--rows: write row numbers like 3,7")
+    return sorted({int(word) for word in words})
 
 
 class Until(click.ParamType[float]):

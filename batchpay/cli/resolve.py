@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem
 
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, Whole, option
+from batchpay.cli.options import row_numbers
 from batchpay.cli.paths import outputs_of
 from batchpay.cli.process import actor
 from batchpay.payment import State, Totals
@@ -120,7 +121,7 @@ def cancel(context: Context, /, batch: str, **options: Any) -> int:
     from batchpay.workflows.resolve import cancel as workflow
 
     check_signature(options, "cancelling")
-    rows = None if options["rows"] is None else _row_numbers(options["rows"])
+    rows = None if options["rows"] is None else row_numbers(options["rows"])
     decider = TerminalDecider(context, options)
     signature = decider.sign()
     if not options["yes"]:
@@ -134,14 +135,6 @@ def cancel(context: Context, /, batch: str, **options: Any) -> int:
         click.echo(f"cancelled: {row_count(done.totals.rows)}, {money(done.totals.cents)}")
         output.print_summary(context, done.summary, sent=True, looks=True)
     return 0
-
-
-def _row_numbers(text: str) -> list[int]:
-    """Read row numbers; raises UsageError."""
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isascii() and word.isdecimal() and 0 < len(word) < 10 and int(word) for word in words):
-        raise click.UsageError("--rows: write row numbers like 3,7")
-    return sorted({int(word) for word in words})
 
 
 def check_signature(options: dict[str, Any], deed: str = "settling") -> None:

@@ -30,6 +30,7 @@ from batchpay.cli.options import (
     checking_options,
     decisions_of,
     log_targets,
+    row_numbers,
     send_options,
     sending_options,
 )
@@ -53,7 +54,7 @@ _NOT_CHECKED: dict[str, Any] = {"counts": {}, "warning_counts": {}, "warning_lis
 _SECTIONS = {
     "What is read": "inbox as_of pay_on normalize accept_suggestions warnings_as_errors allow_open_ended expect_rows"
     " expect_total encoding format sheet include_hidden map amounts_in max_errors",
-    "What is decided": "dry_run show_requests plan from_plan again release allow_duplicates"
+    "What is decided": "dry_run show_requests plan from_plan again release rows allow_duplicates"
     " paid_elsewhere_checked reason yes",
     "How it is sent": "rate workers max_in_doubt until limit preflight",
     "Where it goes": "results rejects out archive log_file log_json metrics_file ping_url",
@@ -87,6 +88,7 @@ _SECTIONS = {
 @option(
     "--release", is_flag=True, help="Send rows of this batch that were rejected and are valid now (needs --reason)."
 )
+@option("--rows", metavar="N,N...", help="With --release: send only these rows, also those that wait for a person.")
 @option(
     "--paid-elsewhere-checked", is_flag=True, help="Submit even though another ledger or environment may have paid."
 )
@@ -137,8 +139,8 @@ def _paths(context: Context, files: tuple[str, ...], options: dict[str, Any]) ->
         paths = expand(files) + (files_of_inbox(context, options["inbox"]) if options["inbox"] else [])
     except (BatchpayError, click.UsageError) as error:
         return [], error
-    if len(paths) > 1 and (options["results"] or options["rejects"] or options["plan"] or options["from_plan"]):
-        names = "--results, --rejects, --plan and --from-plan"
+    if len(paths) > 1 and any(options[name] for name in ("results", "rejects", "plan", "from_plan", "rows")):
+        names = "--results, --rejects, --plan, --from-plan and --rows"
         return paths, click.UsageError(f"{names} are for a single file; for several use --out DIR")
     return paths, None
 
@@ -161,6 +163,10 @@ def _check_usage(files: tuple[str, ...], options: dict[str, Any]) -> None:
         raise click.UsageError(f"--{decided[0].replace('_', '-')} needs --reason TEXT")
     if options["again"] and options["release"]:
         raise click.UsageError("--again pays the whole content once more; --release sends what is left of a batch")
+    if options["rows"] is not None:
+        if not options["release"]:
+            raise click.UsageError("--rows goes with --release: it names the rejected rows that are sent")
+        row_numbers(options["rows"])
     if options["plan"] and not options["dry_run"]:
         raise click.UsageError("--plan goes with --dry-run; a submission takes the plan with --from-plan")
     if options["from_plan"] and options["dry_run"]:

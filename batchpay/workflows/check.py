@@ -41,10 +41,10 @@ from batchpay.text import row_count, totals_json
 from batchpay.validation.check import valid_rows
 from batchpay.validation.verdict import Verdict
 from batchpay.workflows.day_limits import over_days
-from batchpay.workflows.earlier_payments import RejectedEarlier
 from batchpay.workflows.file_check import CheckContext, FileCheck, check_file, open_file
 from batchpay.workflows.move_gateway import notes_on_gateway, refuse_other_gateway
 from batchpay.workflows.policy import note_without_zone
+from batchpay.workflows.rejected_earlier import RejectedEarlier
 from batchpay.workflows.requests import Decisions, FileRequest
 from batchpay.writing.atomic import FileIdentity, standing
 
@@ -209,11 +209,11 @@ def dry_run(
         checked = check_file(open_file(request), request, context)
         if insists and checked.accounts.problem is not None:
             raise checked.accounts.problem
-        refuse_release_of_nothing(checked, decisions)
+        refuse_release_of_nothing(ledger, checked.known, decisions, checked.source.name)
         preview = _preview(ledger, checked, settings, decisions)
         if ledger is not None and preview.known is not None and settings.gateway.base_url:  # a check needs no gateway
             refuse_other_gateway(ledger, preview.known, settings)
-        releases = decisions.release and checked.releasable.rows > 0
+        releases = decisions.release and checked.releasable.totals.rows > 0
         if ledger is not None and must_check_elsewhere(preview.known, decisions, releases=releases):
             refuse_paid_elsewhere(ledger, results, environment_of(settings.gateway))
         _note_if_outdated(preview.summary, ledger)
@@ -247,16 +247,26 @@ def _approvals_missing(ledger: Ledger | None, settings: Settings, preview: Previ
     return max(0, policy.needed(proposal.batch_total.cents, over_limit=bool(proposal.over_limits)) - given)
 
 
-def refuse_release_of_nothing(checked: FileCheck, decisions: Decisions) -> None:
-    """Refuse to release rows of a content that nobody has submitted yet, or of a batch that was purged."""
-    if decisions.release and checked.known is None:
+def refuse_release_of_nothing(
+    ledger: Ledger | None, batch: BatchSummary | None, decisions: Decisions, name: str
+) -> None:
+    """Raise WrongUse for a release of a content that nobody has submitted, of a purged batch, or of other rows.
+
+    `name` is the file's, `batch` what is known of its content.
+    """
+    if not decisions.release:
+        return
+    if ledger is None or batch is None:
+        raise WrongUse(f"{name}: this content has not been submitted yet, so there is nothing to release")
+    if batch.purged_at is not None:
         raise WrongUse(
-            f"{checked.source.name}: this content has not been submitted yet, so there is nothing to release"
+            f"{name}: batch {batch.batch} was purged, so none of its rows can be released; submit the rows in a file "
+            "of their own"
         )
-    if decisions.release and checked.known is not None and checked.known.purged_at is not None:
+    if others := set(decisions.rows or ()).difference(row.row for row in ledger.rejected(batch.batch)):
         raise WrongUse(
-            f"{checked.source.name}: batch {checked.known.batch} was purged, so none of its rows can be released; "
-            "submit the rows in a file of their own"
+            f"{name}: row {min(others)} is not among the rejected rows of batch {batch.batch} (column _row of its "
+            "rejects), so nothing was released"
         )
 
 
@@ -317,7 +327,7 @@ def _preview(ledger: Ledger | None, checked: FileCheck, settings: Settings, deci
     lost = ledger.lost_window() if ledger is not None and registers else None
     return replace(
         preview,
-        releasable=checked.releasable,
+        releasable=checked.releasable.totals,
         line_word=checked.source.line_word,
         waits_for=str(lost) if lost else None,
         is_refused=is_refused,

@@ -1,17 +1,16 @@
 """What a file's rows have in common with earlier payments, and how it is reported: rows kept back, warnings, totals.
 
 Earlier payments are those of the same environment; `--allow-duplicates` lets a bill pass twice, never a paymentId.
-Rows of a known batch that an earlier call rejected stay rejected until a person releases them. In its rejects no row
-comes back that may have been paid. Where the clock may be wrong, nothing is paid again because of it.
+In the rejects of a known batch no row comes back that may have been paid. Where the clock may be wrong, nothing is paid
+again because of it.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Container, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,11 +21,11 @@ from batchpay.approval.anomalies import Variance
 from batchpay.approval.cash_flow import with_cents
 from batchpay.gateway.origin import environment_of
 from batchpay.intake.own_output import first_row
-from batchpay.ledger.columns import CANCELLED, Earlier, Lookup, PaidTo
+from batchpay.ledger.columns import Earlier, Lookup, PaidTo
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Environment, SamePayment, State, Totals, format_cents
-from batchpay.schemas.catalogue import ROW_INVOICE_PAID, ROW_SAME_PAYMENT, suggesting_rules
+from batchpay.schemas.catalogue import ROW_INVOICE_PAID, ROW_SAME_PAYMENT
 from batchpay.schemas.checks import as_date
 from batchpay.schemas.columns import PAY_ON, PAYMENT_ID
 from batchpay.schemas.identity import folded, invoices
@@ -34,7 +33,7 @@ from batchpay.schemas.rule import RuleOptions
 from batchpay.settings import PolicySettings, Settings
 from batchpay.text import counted, money, place_of, row_count
 from batchpay.validation.verdict import ChunkResult, Verdict
-from batchpay.workflows.days import OF_REGISTRATION
+from batchpay.workflows.rejected_earlier import RejectedEarlier
 from batchpay.writing.table import TABLE_ENDINGS
 
 if TYPE_CHECKING:
@@ -132,102 +131,6 @@ def is_of_no_submission(path: Path, number: int) -> bool:
         return False
     beside = [path.with_name(path.stem.replace(".rejects", ".results") + ending) for ending in TABLE_ENDINGS]
     return row["_row"] is None or not any(one != path and first_row(one) for one in beside)
-
-
-REJECTED_BEFORE = ("row", "rejected_before")
-"""Column and code under which such a row stays rejected, though it passes today's rules."""
-
-
-def how_to_release(rules: RuleOptions, today: date) -> str:
-    """Return the options that send what is valid now: with those of this check, without which it may fail again.
-
-    `today` is the ledger's day.
-    """
-    options = ["--release"]
-    if rules.allow_duplicates:
-        options.append("--allow-duplicates")
-    if rules.allow_open_ended:
-        options.append("--allow-open-ended")
-    if rules.normalize:
-        options.append("--normalize")
-    if rules.accept_suggestions:
-        is_all = rules.accept_suggestions == suggesting_rules()
-        options.append("--accept-suggestions" + ("" if is_all else f"={','.join(sorted(rules.accept_suggestions))}"))
-    if rules.as_of != today:
-        options.append(f"--as-of {rules.as_of}")
-    return " ".join([*options, "--reason TEXT"])
-
-
-class RejectedEarlier:
-    """The rejected rows of a batch, as in the ledger."""
-
-    def __init__(self, ledger: Ledger, batch: BatchSummary) -> None:
-        self.ledger, self.batch = ledger, batch.batch
-        self.since = batch.registered_at
-        self._was_purged = batch.purged_at is not None
-        found = [(row.row, row.amount_cents, ", ".join(row.reasons)) for row in ledger.rejected(batch.batch)]
-        schema = {"_row": pl.UInt32, "_rejected_cents": pl.Int64, "_reasons": pl.String}
-        self._rows = pl.DataFrame(found, schema=schema, orient="row")
-
-    @property
-    def rows(self) -> pl.Series:
-        """Return their numbers, in file order."""
-        return self._rows["_row"]
-
-    def off_days(self, rows: pl.DataFrame, rules: RuleOptions, days: int) -> pl.DataFrame:
-        """Return those of these rows that were rejected for their day, and can't be registered today either.
-
-        What is registered keeps its day (`rules.pay_on_days` is None); that lets no other row through.
-        """
-        if rules.pay_on_days is not None:
-            return rows.clear()
-        of_day = self._rows.filter(pl.col("_reasons").str.contains("|".join(map(re.escape, OF_REGISTRATION))))["_row"]
-        in_time = as_date(pl.col(PAY_ON)).is_between(rules.as_of, rules.as_of + timedelta(days=days))
-        return rows.filter(~in_time & pl.col("_row").is_in(of_day.implode()))
-
-    def among(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return those of these rows that were rejected, in their order."""
-        return frame.join(self._rows.select("_row"), on="_row", how="semi", maintain_order="left")
-
-    def days_until(self, now: datetime, days: int) -> int:
-        """Return how far back earlier payments are looked up: to `days` before the batch was registered."""
-        return days + max(0, (now - self.since).days + 1)
-
-    def releasable(self, rows: pl.Series, cents: pl.Series) -> tuple[pl.Series, Totals]:
-        """Return which of these rows, all rejected earlier and valid now, could be released, and their totals.
-
-        A row whose amount differs from when it was rejected is another payment: it can't be released. Nor can one of a
-        batch that was purged.
-        """
-        stored = pl.DataFrame({"_row": rows}).join(self._rows, on="_row", how="left", maintain_order="left")
-        same = (stored["_rejected_cents"] == cents) & (not self._was_purged)
-        return same, Totals(int(same.sum()), int(cents.filter(same).sum()))
-
-    def cancelled(self, rows: pl.Series) -> int:
-        """Count those of these rows that a person cancelled."""
-        return self._rows.filter(pl.col("_reasons") == CANCELLED, pl.col("_row").is_in(rows.implode())).height
-
-    def failures(self, rows: pl.Series) -> dict[int, tuple[str, str, str]]:
-        """Return for rows that are not released why they are not sent: column, code and message."""
-        reasons = pl.DataFrame({"_row": rows}).join(self._rows, on="_row", how="left", maintain_order="left")
-        return {
-            row: (
-                *REJECTED_BEFORE,
-                f"a person cancelled this row ({why}), submit it again only if it must be paid after all"
-                if why == CANCELLED
-                else f"an earlier submission rejected this row ({why}), and nobody has released it",
-            )
-            for row, why in reasons.select("_row", "_reasons").iter_rows()
-        }
-
-
-def days_back(frame: pl.DataFrame, days: int, rejected: RejectedEarlier | None) -> Iterator[tuple[pl.DataFrame, int]]:
-    """Yield rows and how far back they are compared: those rejected earlier, to before their registration."""
-    if rejected is None:
-        yield frame, days
-        return
-    yield frame.filter(~pl.col("_row").is_in(rejected.rows.implode())), days
-    yield rejected.among(frame), rejected.days_until(rejected.ledger.now(), days)
 
 
 LISTED_MAX = 1000

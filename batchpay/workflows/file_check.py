@@ -25,11 +25,11 @@ from batchpay.gateway.origin import environment_of
 from batchpay.intake.control_totals import require_whole, stated_totals
 from batchpay.intake.source import Source, open_source
 from batchpay.ledger.contract import Ledger
-from batchpay.payment import Environment, State, Totals, format_cents
+from batchpay.payment import Environment, State, format_cents
 from batchpay.schemas.checks import as_date, cents_of_plain
 from batchpay.schemas.columns import CASH_FLOW, PAY_ON
 from batchpay.schemas.identity import COMPARED
-from batchpay.schemas.rule import PLACEHOLDER_MESSAGE, RuleOptions
+from batchpay.schemas.rule import PLACEHOLDER_MESSAGE
 from batchpay.settings import Settings
 from batchpay.summary import Summary
 from batchpay.text import currencies_note, left_out_note, money, place_of, row_count
@@ -43,14 +43,12 @@ from batchpay.workflows.days import refuse_two_days, with_days_of
 from batchpay.workflows.earlier_payments import (
     EarlierPayments,
     OwnRejects,
-    RejectedEarlier,
     clock_note,
-    days_back,
-    how_to_release,
     is_of_no_submission,
     without_payments,
 )
 from batchpay.workflows.policy import require_zone
+from batchpay.workflows.rejected_earlier import RejectedEarlier, Releasable, days_back
 from batchpay.workflows.requests import Decisions, FileRequest, refuse_account_number
 from batchpay.writing.atomic import FileIdentity, ReadFiles
 from batchpay.writing.process_memory import in_plain_words
@@ -122,12 +120,7 @@ class FileCheck:
     """The batch that a submission continues; None if it registers a new one."""
     nothing_to_send: bool = False
     """Whether the batch has no row that waits, and none is to be released."""
-    releasable: Totals = Totals()
-    """Rows that an earlier call rejected and that are valid now, as far as was checked: what a release adds."""
-    cancelled: int = 0
-    """Those of them that a person cancelled."""
-    ledger_day: date | None = None
-    """The ledger's today; None if nothing could be released."""
+    releasable: Releasable = field(default_factory=Releasable)
     registration_count_seen: int = 0
     """Ledger.registration_count() before the file was read."""
     late_failures: dict[int, tuple[str, str, str]] = field(default_factory=dict)
@@ -179,9 +172,8 @@ class FileCheck:
     def summary(self) -> Summary:
         """Return rows and cents by what would become of them."""
         verdict = self.verdict
-        notes = self.notes()
-        if self.releasable.rows and not self.released:
-            notes.append(self._release_note(self.request.rules))
+        rules, asked = self.request.rules, self.accounts.asked
+        notes = [*self.notes(), *self.releasable.notes(rules, released=self.released, accounts_asked=asked)]
         notes += [*self.left_rejects, *filter(None, [self.clock])]
         return Summary(
             file=self.source.name,
@@ -220,18 +212,6 @@ class FileCheck:
         if not self.verdict.rows:
             notes.append("the file has a header and no rows: nothing to do")
         return notes + self.earlier.notes(self.verdict.rows)
-
-    def _release_note(self, rules: RuleOptions) -> str:
-        """Describe what a release would do; without the gateway's answer on the accounts, sending is not certain."""
-        count, is_one = row_count(self.releasable.rows), self.releasable.rows == 1
-        found = f"{count}, {money(self.releasable.cents)}, that an earlier submission rejected"
-        if self.cancelled:
-            found += f" or a person cancelled ({row_count(self.cancelled)})"
-        how = how_to_release(rules, self.ledger_day or rules.as_of)
-        if self.accounts.asked:
-            return f"{found} {'is' if is_one else 'are'} valid now: submit {how} sends them"
-        passes = "passes" if is_one else "pass"
-        return f"{found} {passes} the rules now: submit {how} would check them again, accounts as well"
 
     def place(self, row: int) -> str:
         """Return a row's place as the person finds it: `line 5` of a CSV, `row 5` of a sheet."""
@@ -544,11 +524,8 @@ class _Reading:
         checked.late_failures |= rejected.failures(off["_row"])
         right = right.join(off, on="_row", how="anti", maintain_order="left")
         cents = right.select(cents_of_plain(pl.col("amount"))).to_series()
-        same, totals = rejected.releasable(right["_row"], cents)
-        checked.releasable += totals
-        checked.cancelled += rejected.cancelled(right["_row"].filter(same))
-        checked.ledger_day = rejected.ledger.today()
-        checked.late_failures |= rejected.failures(right["_row"].filter(~same) if checked.released else right["_row"])
+        held = rejected.held(right["_row"], cents, self._context.decisions.rows, checked.releasable)
+        checked.late_failures |= rejected.failures(held if checked.released else right["_row"])
 
     def _note_variances(self, found: list[Variance], verdict: Verdict) -> None:
         """Count warnings and keep the first; if warnings are errors, each keeps its row back."""

@@ -41,6 +41,8 @@ class Decisions:
     paid_elsewhere_checked: bool = False
     """A person has checked: neither another ledger nor the other environment paid this file, despite the signs."""
     reason: str | None = None
+    rows: frozenset[int] | None = None
+    """With `release`: these rows alone, and those that must be named."""
 
     @property
     def again_reason(self) -> str | None:

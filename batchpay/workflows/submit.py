@@ -48,7 +48,6 @@ from batchpay.workflows.check import (
     refuse_release_of_nothing,
 )
 from batchpay.workflows.days import refuse_another_day
-from batchpay.workflows.earlier_payments import RejectedEarlier
 from batchpay.workflows.file_check import (
     CheckContext,
     FileCheck,
@@ -59,6 +58,7 @@ from batchpay.workflows.file_check import (
 from batchpay.workflows.held_back import Fails, repeated
 from batchpay.workflows.move_gateway import notes_on_gateway
 from batchpay.workflows.policy import settle_zone
+from batchpay.workflows.rejected_earlier import RejectedEarlier
 from batchpay.workflows.requests import Decisions, FileRequest
 from batchpay.workflows.status import add_in_doubt_elsewhere
 
@@ -139,7 +139,7 @@ class _Submission:
         total, rejected = checked.verdict.total, checked.verdict.rejected.rows
         log("checked", file=source.name, rows=total.rows, cents=total.cents, rejected=rejected)
         if plan is None:  # a plan that differs in this is refused with all its differences
-            refuse_release_of_nothing(checked, self._decisions)
+            refuse_release_of_nothing(ledger, checked.known, self._decisions, source.name)
 
     def carry_out(self, credentials: Credentials, progress: Progress) -> Summary:
         """Register what was found, and send it; raises RegisteredMeanwhile if it must be looked up again."""
@@ -161,7 +161,7 @@ class _Submission:
             run = replace(self._run, approvals=found.approvals, fails=fails, why=looked)
             finished = run_batch(ledger, found.batch, self._settings, credentials, run, self._actor, progress)
         summary = self._summary(finished)
-        if not (found.is_new or checked.releasable.rows):
+        if not (found.is_new or checked.releasable.totals.rows):
             _note_paid_before(summary, ledger, found.batch, decisions)
         summary.seal = self._plan.seal if self._plan else None
         summary.released = found.released
@@ -185,7 +185,7 @@ class _Submission:
                 allowed = let_through(ledger, self._plan, proposal, self._policy, self._ledger.now())
             except FileRefused as error:
                 raise _with_accounts(error, checked) from None
-        releases = decisions.release and checked.releasable.rows > 0
+        releases = decisions.release and checked.releasable.totals.rows > 0
         if must_check_elsewhere(known, decisions, releases=releases):
             refuse_other_environment(ledger, settings)  # its first batch may be new since the file was opened
             refuse_moved(self._request.path, checked.source.identity)

@@ -23,6 +23,9 @@ from tests.support.command import Home
     (("--dry-run", "--from-plan", "p.json"), "--from-plan is for a submission"),
     (("--show-requests", "1"), "--show-requests goes with --dry-run"),
     (("--again", "--release", "--reason", "x"), "--again pays the whole content once more"),
+    (("--rows", "3"), "--rows goes with --release"),
+    (("--release", "--reason", "x", "--rows", "3,x"), "write row numbers like 3,7"),
+    (("b.csv", "--release", "--reason", "x", "--rows", "3"), "are for a single file"),
     (("--rate", "0"), "the rate must be a number from 0.1 to 20,000, or auto"),
 ])  # fmt: skip
 def test_options_that_contradict_each_other(tmp_path: Path, options: tuple[str, ...], told: str) -> None:

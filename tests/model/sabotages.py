@@ -35,10 +35,9 @@ class Defect:
 DEFECTS = (
     Defect(
         "A1 a re-run releases rejected rows", "make:1:1:5 submit:0:0:0 submit:0:3:0",
-        (("workflows/file_check.py",
-          'rejected.failures(right["_row"].filter(~same) if checked.released else right["_row"])',
-          'rejected.failures(right["_row"].filter(~same))'),
-         ("workflows/submit.py", "        if releases:\n", "        if checked.releasable.rows:\n"),
+        (("workflows/file_check.py", 'rejected.failures(held if checked.released else right["_row"])',
+          "rejected.failures(held)"),
+         ("workflows/submit.py", "        if releases:\n", "        if checked.releasable.totals.rows:\n"),
          ("workflows/submit.py", '            self._decisions.reason or "",\n',
           '            self._decisions.reason or "the rules changed",\n')),
     ),
@@ -49,7 +48,7 @@ DEFECTS = (
     ),
     Defect(
         "A1 released rows are compared within the usual days only", "release_race:0:1:0",
-        (("workflows/earlier_payments.py", "return days + max(0, (now - self.since).days + 1)", "return days"),),
+        (("workflows/rejected_earlier.py", "return days + max(0, (now - self.since).days + 1)", "return days"),),
     ),
     Defect(
         "A2 pending rows that fail today's rules are sent", "rules_change:1:1:4",

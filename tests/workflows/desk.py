@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -101,11 +101,16 @@ class Desk:
         run: RunRequest | None = None,
         plan: Plan | None = None,
         rejects: Path | None = None,
+        rows: Collection[int] | None = None,
         **options: Any,
     ) -> Summary:
-        """Submit a file; `release`, `again`, `looked_elsewhere` are reasons, `preflight` queries the gateway first."""
+        """Submit a file; `release`, `again`, `looked_elsewhere` are reasons, `preflight` queries the gateway first.
+
+        `rows` are those that a release names.
+        """
         reason = release or again or looked_elsewhere
-        decisions = Decisions(bool(again), bool(release), bool(looked_elsewhere), reason)
+        named = None if rows is None else frozenset(rows)
+        decisions = Decisions(bool(again), bool(release), bool(looked_elsewhere), reason, named)
         kept = PlanText("plan.json", plan.text()) if plan else None
         request = SubmitRequest(run or RunRequest(results=None, preflight=preflight), decisions, kept)
         rejects = rejects or path.with_suffix(".rejects.csv")
@@ -123,11 +128,13 @@ class Desk:
         again: str | None = None,
         insists: bool = False,
         with_plan: bool = False,
+        rows: Collection[int] | None = None,
         **options: Any,
     ) -> Preview:
         """Show what a submission would do."""
         asked = file_request(str(path), None, CheckOptions(**options), self.settings)
-        decisions = Decisions(again=bool(again), release=bool(release), reason=release or again)
+        named = None if rows is None else frozenset(rows)
+        decisions = Decisions(again=bool(again), release=bool(release), reason=release or again, rows=named)
         return dry_run(
             asked,
             self.settings,

@@ -20,8 +20,8 @@ from batchpay.schemas.rule import RuleOptions
 from batchpay.sending.limits import Limits
 from batchpay.settings import PolicySettings
 from batchpay.workflows import submit as submitting
-from batchpay.workflows.earlier_payments import RejectedEarlier, how_to_release
 from batchpay.workflows.file_check import CheckContext, FileCheck, check_file
+from batchpay.workflows.rejected_earlier import RejectedEarlier, Releasable, how_to_release
 from batchpay.workflows.requests import FileRequest
 from batchpay.workflows.run import RunRequest
 from tests.workflows.desk import Desk, Quiet
@@ -225,13 +225,14 @@ def test_what_was_registered_and_released_is_told(desk: Desk, monkeypatch: pytes
     assert told == [("checked", 2), ("registered", 2), ("checked", 2), "rejected before and released now: 1 row"]
 
 
-NOW = datetime(2026, 5, 20, 12, tzinfo=UTC)
+NOW, TODAY = datetime(2026, 5, 20, 12, tzinfo=UTC), date(2026, 5, 4)
 
 
-def rejected(purged_at: datetime | None = None) -> RejectedEarlier:
+def rejected(purged_at: datetime | None = None, *reasons: str) -> RejectedEarlier:
     """Return rows 2 and 5 of a present batch: 10.00, and one whose amount could not be read."""
-    rows = [SimpleNamespace(row=row, amount_cents=cents, reasons=["why"]) for row, cents in ((2, 1_000), (5, None))]
-    ledger: Any = SimpleNamespace(rejected=lambda batch: rows)
+    found = list(reasons or ["why"])
+    rows = [SimpleNamespace(row=row, amount_cents=cents, reasons=found) for row, cents in ((2, 1_000), (5, None))]
+    ledger: Any = SimpleNamespace(rejected=lambda batch: rows, today=lambda: TODAY)
     batch: Any = SimpleNamespace(batch="b", registered_at=NOW, purged_at=purged_at)
     return RejectedEarlier(ledger, batch)
 
@@ -244,18 +245,64 @@ def test_only_the_amount_that_was_rejected_is_released(
     cents: list[int], purged_at: datetime | None, released: int
 ) -> None:
     """A row with a different amount today is a different payment; a purged batch has nothing to compare it with."""
-    same, totals = rejected(purged_at).releasable(pl.Series([2, 5], dtype=pl.UInt32), pl.Series(cents, dtype=pl.Int64))
-    assert totals == Totals(1 if released else 0, released)
-    assert same.fill_null(value=False).to_list() == [bool(released), False]
+    found = Releasable()
+    rows, amounts = pl.Series([2, 5], dtype=pl.UInt32), pl.Series(cents, dtype=pl.Int64)
+    held = rejected(purged_at).held(rows, amounts, None, found)
+    assert found.totals == Totals(1 if released else 0, released)
+    assert held.to_list() == ([5] if released else [2, 5])
+
+
+@pytest.mark.parametrize(
+    ("reasons", "rows", "released", "by_name"),
+    [
+        (["achAccountNumber.returned"], None, 0, [2]),
+        (["achAccountNumber.returned"], {2}, 1_000, []),
+        (["achAccountNumber.returned"], {5}, 0, [2]),
+        (["achAccountNumber.returned", "amount.limit"], None, 1_000, []),
+    ],
+)
+def test_a_row_that_waits_for_a_person_is_released_only_by_name(
+    reasons: list[str], rows: set[int] | None, released: int, by_name: list[int]
+) -> None:
+    """Among forty rows over a limit, one whose account the bank had closed would be released as well."""
+    found, all_rows = Releasable(), pl.Series([2], dtype=pl.UInt32)
+    held = rejected(None, *reasons).held(all_rows, pl.Series([1_000]), rows, found)
+    assert (found.totals.cents, found.by_name, held.to_list()) == (released, by_name, [] if released else [2])
+    notes = found.notes(RuleOptions(TODAY), released=True, accounts_asked=False)
+    assert notes == [
+        f"1 row waits for a person, released by name alone: submit --release --rows {row} --reason TEXT"
+        for row in by_name
+    ]
+    told = rejected(None, *reasons).failures(held)
+    assert all(message.endswith("by name: --release --rows 2 --reason TEXT") for _, _, message in told.values())
+
+
+def test_a_release_of_named_rows_sends_those_alone(desk: Desk) -> None:
+    """Whoever looked at one of forty rejected rows had to release all forty; the plan, too, has that one alone."""
+    path = desk.file("may.csv", SMALL, LARGE, LARGE | {"paymentId": "P-3", "invoiceNumber": "A-3"})
+    desk.limit("100.00")
+    desk.submit(path)
+    desk.limit("")
+    preview = desk.dry_run(path, release="agreed", rows={3})
+    assert (preview.proposal.to_send.released, preview.releasable) == (Totals(1, 50_000), Totals(1, 50_000))
+    released = desk.submit(path, release="agreed", rows={3})
+    assert (released.exit_code, released.released, desk.arrived) == (3, Totals(1, 50_000), {"A-1": 1, "A-3": 1})
+    assert [one.row for one in desk.verdict.failures] == [2]
+
+
+@pytest.mark.parametrize("row", [1, 3])
+def test_a_named_row_that_is_not_rejected_releases_nothing(desk: Desk, file: Path, row: int) -> None:
+    """A typing error in one of the numbers is told before the others are paid."""
+    for call in (desk.submit, desk.dry_run):
+        with pytest.raises(WrongUse, match=f"row {row} is not among the rejected rows of batch"):
+            call(file, release="agreed", rows={2, row})
+    assert desk.arrived == {"A-1": 1}
 
 
 @pytest.mark.parametrize(("passed", "days"), [(0, 4), (1, 5), (30, 34), (-2, 3)])
 def test_the_check_goes_back_to_before_the_batch_was_registered(passed: int, days: int) -> None:
     """Whatever came in while the row was rejected is checked; a clock that was set back doesn't shorten that."""
     assert rejected().days_until(NOW + timedelta(days=passed), 3) == days
-
-
-TODAY = date(2026, 5, 4)
 
 
 @pytest.mark.parametrize(
