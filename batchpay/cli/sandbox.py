@@ -44,6 +44,11 @@ _option = partial(option, own="SANDBOX_")
 )
 @_option("--seed", type=int, default=0, show_default=True, help="Random seed for faults that have a probability.")
 @_option("--faults", metavar="FILE", help="JSON list of fault rules to start with.")
+@_option(
+    "--returns",
+    metavar="FILE",
+    help="Keep a bank's return file of the payments that came back: FILE.csv, or FILE.ach as NACHA.",
+)
 @_option("--lenient", is_flag=True, help="Check only that required fields are present.")
 @_option("--list-magic", is_flag=True, help="List the account number endings that get an answer other than success.")
 @_option("--list-dialects", is_flag=True, help="List the dialects and the gateway profile that each needs.")
@@ -70,8 +75,10 @@ def sandbox(context: Context, /, **options: Any) -> None:
         dialects = [{"dialect": one.name, "summary": one.summary, "profile": one.profile} for one in DIALECTS.values()]
         output.tell(context, {"dialects": dialects}, listing())
         return
-    if options["db"]:
-        outputs_of(context, [options["faults"]]).guard(options["db"])
+    outputs = outputs_of(context, [options["faults"]])
+    for name in ("db", "returns"):
+        if options[name]:
+            outputs.guard(options[name])
     _serve(context, options)
 
 
@@ -89,7 +96,7 @@ def _serve(context: Context, options: dict[str, Any]) -> None:
             options["limit"], options["limit_kind"] = parse_limit(options["limit"])
         except BadLimit as error:
             raise WrongUse(str(error)) from None
-    for name in ("db", "faults"):
+    for name in ("db", "faults", "returns"):
         options[name] = Path(options[name]) if options[name] else None
     options["latency_ms"] = options.pop("latency")
     try:

@@ -16,7 +16,9 @@ from waitress.channel import ClientDisconnected  # type: ignore[import-untyped]
 from batchpay.sandbox.dialects import DIALECTS, Dialect, Made, Problem, Reply, json_bytes
 from batchpay.sandbox.faults import RETURN_CODES, Fault, FaultRules
 from batchpay.sandbox.options import Limiter, Options
+from batchpay.sandbox.returns import form_of, return_file
 from batchpay.sandbox.store import SandboxStore
+from batchpay.writing.atomic import atomic_writer
 
 BODY_BYTES_MAX = 65_536
 RESET = "batchpay.sandbox.reset"
@@ -78,11 +80,19 @@ class Sandbox:
     limiter: Limiter = field(init=False)
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the sandbox ends: deliberate waits end."""
+    writing: threading.Lock = field(default_factory=threading.Lock)
+    """Held while the return file is written."""
 
     def __post_init__(self) -> None:
         self.dialect = DIALECTS[self.options.dialect]
         self.rules = FaultRules(self.options.seed)
         self.limiter = Limiter(self.options.limit, self.options.limit_kind)
+
+    def keep_returns(self) -> None:
+        """Write the file of --returns anew, if there is to be one."""
+        if path := self.options.returns:
+            with self.writing, atomic_writer(path) as file:
+                file.write(return_file(self.store, form_of(path)))
 
     def exchange(self, operation: str, headers: tuple[str, str], request: Request, act: Act) -> Response:
         """Process one request of an API; `headers` are the names of its credential headers."""

@@ -2,8 +2,8 @@
 
 A rule is a JSON object: `fault` (a name below) and, optionally, `operation` (one of those below, payment by default),
 `at` (the n-th request of that operation since the rule was set, from 1), `every` (each n-th), `probability` (0 to 1,
-drawn with the sandbox's seed), `times` (at most this many), `code` and `text` of a decline, `status` (HTTP status, for
-`status`), `retry_after` (the header, verbatim) and `delay_ms` (for `slow`).
+drawn with the sandbox's seed), `times` (at most this many), `code` of a decline or return, `text` of a decline,
+`status` (HTTP status, for `status`), `retry_after` (the header, verbatim) and `delay_ms` (for `slow`).
 
 An ending of an account number asks for a fault too: its last six characters are `9900` and two digits. Samples and
 tests choose their ordinary accounts so that they never end in `9900NN`.
@@ -37,15 +37,35 @@ RETURN_CODES = {
     "R02": "Account closed",
     "R03": "No account or unable to locate account",
     "R04": "Invalid account number structure",
+    "R07": "Authorization revoked by customer",
+    "R08": "Payment stopped",
+    "R09": "Uncollected funds",
+    "R10": "Customer advises not authorized",
+    "R14": "Representative payee deceased",
     "R16": "Account frozen",
     "R20": "Non-transaction account",
+    "R23": "Credit refused by receiver",
     "R29": "Corporate customer advises not authorized",
+    "C01": "Incorrect account number",
+    "C02": "Incorrect routing number",
+    "C03": "Incorrect routing and account number",
+    "C05": "Incorrect transaction code",
+    "C06": "Incorrect account number and transaction code",
+    "C07": "Incorrect routing number, account number and transaction code",
 }
-"""Nacha return codes that the sandbox declines with, in Nacha's words."""
+"""Codes that the sandbox declines and returns with, and of changes (C), nearly in Nacha's words."""
 
 
 def _decline(ending: str, code: str) -> Ending:
     return Ending(ending, "decline", f"declined with {code}: {RETURN_CODES[code].lower()}", code)
+
+
+def _returned(code: str) -> Ending:
+    """Add the code's number to 50 for a return and to 80 for a change: 990052 is R02, 990081 is C01."""
+    is_change = code.startswith("C")
+    words = "changed by the bank" if is_change else "returned"
+    ending = f"9900{int(code[1:]) + (80 if is_change else 50)}"
+    return Ending(ending, "returned", f"accepted, and {words} later with {code}: {RETURN_CODES[code].lower()}", code)
 
 
 ENDINGS = (
@@ -68,6 +88,7 @@ ENDINGS = (
     Ending("990030", "declined_inside", "accepted, and the same answer says declined"),
     Ending("990031", "other_amount", "accepted, and the same answer names another amount"),
     Ending("990032", "same_reference", "accepted, with the reference of the first payment"),
+    *map(_returned, RETURN_CODES),
 )
 
 _BY_ENDING = {item.ending: item for item in ENDINGS}
@@ -100,13 +121,16 @@ NAMES = {
     "declined_inside": "accepted, and the same answer says declined",
     "other_amount": "accepted, and the same answer names another amount",
     "same_reference": "accepted, with the reference of the first payment",
+    "returned": "accepted, and returned later with `code`, or changed by the bank with one such as C01",
 }
 CONTRADICTIONS: dict[str, dict[str, Any]] = {
     "declined_inside": {"transaction": {"status": "declined", "text": "Insufficient funds"}},
     "other_amount": {"amount": "0.01"},
 }
 """What an answer says beside its accepted word."""
-AFTER = frozenset({"silent", "reset_after", "truncated", "slow", "garbage", "empty", "same_reference", *CONTRADICTIONS})
+AFTER = frozenset(
+    {"silent", "reset_after", "truncated", "slow", "garbage", "empty", "same_reference", "returned", *CONTRADICTIONS}
+)
 """Faults that come after the payment was made; the others replace it."""
 OPERATIONS = (
     "payment",

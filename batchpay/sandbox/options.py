@@ -35,6 +35,8 @@ class Options:
     """Decides which requests a fault with a probability hits."""
     faults: Path | None = None
     """JSON list of fault rules in force from the start (see faults.py)."""
+    returns: Path | None = None
+    """Where the return file is kept, CSV or NACHA by the name's ending."""
     lenient: bool = False
     """Check only that the required fields are there, not what is in them; accept unknown fields."""
     service_header: str = "SERVICE"

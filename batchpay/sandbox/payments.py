@@ -58,6 +58,9 @@ def _pay(sandbox: Sandbox, exchange: SandboxExchange) -> Reply:
             return sandbox.fault_reply(exchange.fault)
     exchange.made = sandbox.store.make_payment(body, body.get("recurring"))
     fault = exchange.fault.name if exchange.fault else ""
+    if exchange.fault and fault == "returned":
+        sandbox.store.come_back(exchange.made, exchange.fault.code, body)
+        sandbox.keep_returns()
     told = replace(exchange.made, number=1) if fault == "same_reference" else exchange.made
     return sandbox.dialect.made_reply(told, CONTRADICTIONS.get(fault))
 

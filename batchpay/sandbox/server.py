@@ -28,6 +28,7 @@ from batchpay.sandbox.exchange import BODY_BYTES_MAX, RESET, Sandbox
 from batchpay.sandbox.faults import BadRule
 from batchpay.sandbox.options import Options
 from batchpay.sandbox.payments import payment_api
+from batchpay.sandbox.returns import check_own
 from batchpay.sandbox.store import SandboxStore
 
 
@@ -37,6 +38,8 @@ def open_sandbox(options: Options) -> Sandbox:
         raise WrongUse(f"--dialect {options.dialect} is unknown; there are {', '.join(DIALECTS)}")
     if options.limit is not None and not options.limit > 0:
         raise WrongUse("--limit must be more than 0")
+    if options.returns is not None:
+        check_own(options.returns)
     sandbox = Sandbox(options, SandboxStore(options.db))
     if options.faults is not None:
         try:

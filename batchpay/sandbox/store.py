@@ -1,7 +1,8 @@
 """The sandbox's memory: payments, recurring schedules, gateway accounts, and the journal of what arrived.
 
 One SQLite connection behind one lock, in memory or in a file. Account numbers, pins and passwords are masked before
-they are stored here; a keyed digest of a request shows how often the very same request arrived.
+they are stored here; a keyed digest of a request shows how often the very same request arrived. Payments that come back
+are kept in memory alone, since a return file names their account numbers.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import string
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,16 @@ class Account:
         return self.gateway_name.rpartition("_")[2]
 
 
+@dataclass(frozen=True, slots=True)
+class CameBack:
+    """A payment that was made and comes back, or whose account its bank changes."""
+
+    made: Made
+    code: str
+    day: date
+    body: Mapping[str, Any] = field(repr=False)
+
+
 class NotASandbox(Exception):
     """The file can't be used; one that holds something else is left alone."""
 
@@ -76,6 +87,7 @@ class SandboxStore:
 
     def __init__(self, path: Path | None) -> None:
         self._lock = threading.RLock()
+        self._back: list[CameBack] = []
         try:
             self._database = sqlite3.connect(str(path or ":memory:"), check_same_thread=False, isolation_level=None)
             try:
@@ -111,6 +123,7 @@ class SandboxStore:
         with self._step():
             for table in ("arrival", "payment", "account"):
                 self._database.execute(f"DELETE FROM {table}")  # noqa: S608 (names of our own)
+            self._back.clear()
             self._clock_offset = timedelta()
             self._set("clock_offset_s", "0")
             self._set("series", "".join(secrets.choice(string.ascii_uppercase) for _ in range(6)))
@@ -190,6 +203,16 @@ class SandboxStore:
                 (*values, json.dumps(schedule) if schedule else None),
             ).lastrowid
         return Made(int(number or 0), invoice, self._setting("series") or "")
+
+    def come_back(self, made: Made, code: str, body: Mapping[str, Any]) -> None:
+        """Note that a payment comes back, on the day on which it was made."""
+        with self._lock:
+            self._back.append(CameBack(made, code, self.now().date(), body))
+
+    def came_back(self) -> list[CameBack]:
+        """Return the payments that come back, in the order in which they were made."""
+        with self._lock:
+            return sorted(self._back, key=lambda one: one.made.number)
 
     def schedules(self) -> list[tuple[int, dict[str, Any]]]:
         """Return every recurring payment's number and schedule."""

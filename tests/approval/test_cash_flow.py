@@ -12,7 +12,7 @@ import pytest
 from batchpay.approval.cash_flow import Schedule, grouped, next_banking_day, with_cents
 from batchpay.approval.sign_off import sign_off_lines
 from batchpay.payment import Totals, format_cents
-from batchpay.sandbox.control import due
+from batchpay.sandbox.schedules import due
 from tests.approval.proposals import PROPOSAL
 
 AS_OF = date(2026, 11, 23)

@@ -44,7 +44,7 @@ FAULTS: list[tuple[dict[str, Any], str, int]] = [
     ({"fault": "status", "status": 418}, "418", 0), ({"fault": "reset_before"}, "reset", 0),
     ({"fault": "silent"}, "closed", 1), ({"fault": "reset_after"}, "reset", 1), ({"fault": "truncated"}, "cut", 1),
     ({"fault": "slow", "delay_ms": 1}, "200", 1), ({"fault": "garbage"}, "200", 1), ({"fault": "empty"}, "200", 1),
-    *(({"fault": name}, "200", 1) for name in ("declined_inside", "other_amount", "same_reference")),
+    *(({"fault": name}, "200", 1) for name in ("declined_inside", "other_amount", "same_reference", "returned")),
 ]  # fmt: skip
 
 

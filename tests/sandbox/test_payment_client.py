@@ -30,6 +30,7 @@ EXPECTED = {
     "truncated": State.IN_DOUBT,
     "declined_inside": State.IN_DOUBT,
     "other_amount": State.IN_DOUBT,
+    "returned": State.ACCEPTED,  # what comes later is in no answer
     "same_reference": State.ACCEPTED,  # only who knows the other payments sees that one is repeated
 }
 """What the client must make of each fault, whatever the dialect."""
@@ -66,13 +67,17 @@ def test_a_payment_is_accepted(client: PaymentsClient) -> None:
     assert outcome.answer.gateway_reference
 
 
-@pytest.mark.parametrize("ending", [item for item in ENDINGS if item.fault != "slow"], ids=lambda ending: ending.ending)
+JUDGED = [item for item in ENDINGS if item.fault != "slow" and item.ending <= "990051"]
+"""All but the slow one, and of the many that come back the first."""
+
+
+@pytest.mark.parametrize("ending", JUDGED, ids=lambda ending: ending.ending)
 def test_each_ending_is_judged(served: tuple[str, Dialect], client: PaymentsClient, ending: Ending) -> None:
     """Declines are declined with their code, 429 is pending, what leaves it open is in doubt; nothing is sent twice."""
     control(served[0], "POST", "reset")
     outcome = pay(client, payment_body("77" + ending.ending))
     assert outcome.state is EXPECTED[ending.fault]
-    if ending.code:
+    if ending.code and outcome.state is State.DECLINED:
         assert (outcome.answer.response_code, outcome.answer.message) == (ending.code, RETURN_CODES[ending.code])
     counted = control(served[0], "GET", "journal")["counts"]["payment"]
     assert (counted["arrived"], counted["most_often"]) == (1, 1)
