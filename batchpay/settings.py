@@ -30,8 +30,8 @@ DAYS_MOST = 100_000
 """Bound of every setting and option that counts days: 273 years, so that each leads to a date."""
 
 _NAME = "[A-Za-z0-9_-]+", "a name of letters, digits, - and _"
-_GUARDS = ("policy", "limits", "rules")
-"""Tables of settings that prevent payments: one that only seems to be set is noticed too late."""
+_GUARDS = ("policy", "limits", "rules", "notify")
+"""Tables of settings that prevent payments, or tell of them: one that only seems to be set is noticed too late."""
 _KEY_HINT = ": the key is in the file that BATCHPAY_API_KEY_FILE names, or in BATCHPAY_API_KEY"
 _BOOLEAN_WORDS = {
     **dict.fromkeys(("true", "1", "yes", "on"), True),
@@ -47,12 +47,16 @@ def _setting(
     least: float | None = None,
     most: float | None = None,
     form: tuple[str, str] | None = None,
+    secret: bool = False,
 ) -> Any:
-    """Declare a setting: default, meaning for the docs, variable, bounds, form (a pattern, and the same in words)."""
+    """Declare a setting: default, meaning for the docs, variable, bounds, form (a pattern, and the same in words).
+
+    A secret one is in no text that shows the settings.
+    """
     metadata = {"help": help_text, "environment": environment, "least": least, "most": most, "form": form}
     if isinstance(default, (list, dict)):
         return field(default_factory=lambda: type(default)(default), metadata=metadata)
-    return field(default=default, metadata=metadata)
+    return field(default=default, metadata=metadata, repr=not secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +245,23 @@ class RetentionSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class NotifySettings:
+    """[notify]: whom batchpay tells what a person should hear of (docs/operations.md)."""
+
+    url: str = _setting("", "address that notices are posted to, a secret: https, or http to this machine", secret=True)
+    url_file: str = _setting(
+        "", "instead, a file of mode 0600 that has the address", environment="BATCHPAY_NOTIFY_URL_FILE"
+    )
+    key_file: str = _setting(
+        "",
+        "a file of mode 0600 with the key that signs the notices; without one, none is sent",
+        environment="BATCHPAY_NOTIFY_KEY_FILE",
+    )
+    link: str = _setting("", "address of the page (`batchpay web`), for the links in notices")
+    timeout_s: float = _setting(5.0, "seconds that all notices of a call may take together", least=0.1, most=60)
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of one call."""
 
@@ -251,6 +272,7 @@ class Settings:
     limits: LimitsSettings = field(default_factory=LimitsSettings)
     rules: RulesSettings = field(default_factory=RulesSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
+    notify: NotifySettings = field(default_factory=NotifySettings)
 
     @property
     def max_amount_cents(self) -> int | None:

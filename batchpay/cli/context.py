@@ -6,6 +6,7 @@ Imports click and plain Python only, so that help and completion answer at once.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import os
 import time
 from collections.abc import Callable, Iterator, MutableMapping
@@ -240,6 +241,10 @@ class Command(click.Command):
         for parameter in self.params:
             if parameter.type is click.STRING:
                 parameter.type = _ON_DISK.get((parameter.metavar or "").strip("[].").upper(), parameter.type)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command in a context of its own: what one call knows of its notices is not the next one's."""
+        return contextvars.copy_context().run(super().invoke, ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the options by section; those that stand in none come last."""

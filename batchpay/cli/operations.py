@@ -133,7 +133,7 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
             codes.append(6)
         exit_code = output.exit_code_of(codes)
         _agree_on(exit_code, context, account, ended_by)
-        if problem := _write_last_call(context, options, account, codes):
+        for problem in filter(None, _leave_word(context, options, account, codes)):
             click.echo(f"batchpay: {printable(problem)}", err=True)
         is_expected = all(code in _EXPECTED for code in codes if code not in (0, 3))
         level = logging.INFO if exit_code in (0, 3) else logging.WARNING if is_expected else logging.ERROR
@@ -262,22 +262,26 @@ def _write_metrics(context: Context, path: Path, account: CallLog, codes: list[i
     return None
 
 
-def _write_last_call(context: Context, options: dict[str, Any], account: CallLog, codes: list[int]) -> str | None:
-    """Leave word beside the ledger that a call ended, for `health`; tells what kept it from being written."""
+def _leave_word(context: Context, options: dict[str, Any], account: CallLog, codes: list[int]) -> Iterator[str | None]:
+    """Leave word beside the ledger that a call ended, for `health`, and send the notices that have not arrived.
+
+    Tells what kept either from being done.
+    """
     if options.get("dry_run"):  # before the import, which loads what can open a socket
-        return None
+        return
+    from batchpay.operations.notify import notify
     from batchpay.workflows.health import record_call
 
     try:
         settings = context.settings
     except NotUsable:  # the call's own error, which is said once
-        return None
+        return
     try:
         completed = account.has_completed(codes)
         record_call(settings, datetime.now(UTC), output.exit_code_of(codes), completed=completed)
     except NotUsable as error:
-        return str(error)
-    return None
+        yield str(error)
+    yield notify(settings, None)
 
 
 def files_of_inbox(context: Context, folder: str) -> list[str]:

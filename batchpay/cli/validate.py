@@ -210,7 +210,9 @@ def dry_run_one(
         )
     note_if_apart(preview, is_first=is_first)
     if plan is not None and preview.plan is not None:
-        preview.plan.write(plan)
+        from batchpay.workflows.approve import write_plan
+
+        write_plan(preview.plan, plan, settings, asks=preview.approvals_missing > 0)
     preview = preview.as_the_ledger_has_it()
     rows = preview.proposal.to_send.total.rows
     seconds = seconds_at(settings, rows)

@@ -7,6 +7,9 @@ compares the plan with the file once more.
 from __future__ import annotations
 
 import dataclasses
+import threading
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from flask import Blueprint, abort, redirect, render_template, request, url_for
@@ -14,6 +17,7 @@ from flask.typing import ResponseReturnValue
 
 from batchpay.approval.plan import Plan, PlanText
 from batchpay.errors import FileRefused, WaitingForPerson
+from batchpay.operations.notify import Notice, notify_plan
 from batchpay.text import amount, counted, money
 from batchpay.web.acts import NOT_NOW, Refusal, over_limit, page_settings, refused
 from batchpay.web.checked import page_context
@@ -160,7 +164,14 @@ def ask(file_id: str) -> ResponseReturnValue:
         sum_asked = f"{counted(total['rows'], 'payment')}, {amount(total['amount'])}"
         what = f"requested approval of {sum_asked}, seal {seal(file['seal'])}"
         here.store.note(db, person.name, file_id, what, person.proof)
+    _notify(Notice.APPROVAL_REQUESTED, plan)
     return redirect(url_for("approval.page", file_id=file_id), 303)
+
+
+def _notify(notice: Notice | None, plan: Plan, *, is_decided: bool = True) -> None:
+    """Tell of a decision while the page goes on."""
+    say = partial(notify_plan, site().settings, notice, plan, is_decided=is_decided)
+    threading.Thread(target=say, name="notice", daemon=True).start()
 
 
 def _not_to_ask(here: Site, file: Row, facts: dict[str, Any] | None) -> Refusal | None:
@@ -185,6 +196,8 @@ def withdraw(file_id: str) -> ResponseReturnValue:
     if problem is not None:
         return refusal(problem)
     _send_back(file, person, "withdrew the request", None)
+    with suppress(FileRefused):
+        _notify(None, plan_view(site(), file).plan)
     return redirect(url_for("files.file", file_id=file_id), 303)
 
 
@@ -205,7 +218,7 @@ def decide(file_id: str) -> ResponseReturnValue:
     if request.form.get("plan") != plan.id:  # a plan of the same seal may have other warnings
         abort(NOT_NOW)
     if is_no:
-        return _turn_down(file, person)
+        return _turn_down(file, person, plan)
     if request.form.get("seal") != file["seal"]:
         abort(NOT_NOW)
     problem = over_limit(person, plan.batch_cents)
@@ -222,6 +235,7 @@ def decide(file_id: str) -> ResponseReturnValue:
         return _page(file, Refusal(f"{error}. Nothing was approved.", NOT_NOW))
     is_enough = len(view.counted) >= view.needed
     _record(here, file, person, view.plan, is_enough=is_enough)
+    _notify(Notice.APPROVAL_GIVEN, view.plan, is_decided=is_enough)
     return redirect(url_for("runs.page" if is_enough else "approval.page", file_id=file_id), 303)
 
 
@@ -243,11 +257,12 @@ def _record(here: Site, file: Row, person: Person, plan: Plan, *, is_enough: boo
     here.jobs.wake()
 
 
-def _turn_down(file: Row, person: Person) -> ResponseReturnValue:
+def _turn_down(file: Row, person: Person, plan: Plan) -> ResponseReturnValue:
     why = given_words("why")
     if not why:
         return _page(file, Refusal("Say why, so that it can be corrected. Nothing was done.", 400))
     _send_back(file, person, f"turned it down: {why}", f"{person.shown} turned this down: {why}")
+    _notify(Notice.APPROVAL_TURNED_DOWN, plan)
     return redirect(url_for("approval.waiting"), 303)
 
 

@@ -18,6 +18,7 @@ from batchpay.errors import FileRefused
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import SignOff
+from batchpay.operations.notify import Notice, notify_plan
 from batchpay.payment import Actor, Environment, State
 from batchpay.settings import Settings
 from batchpay.text import printable
@@ -48,6 +49,13 @@ class PlanView:
 def read_plan(path: str) -> PlanText:
     """Read a plan's file, not yet compared with a ledger; raises FileRefused if it can't be read."""
     return PlanText.read(path)
+
+
+def write_plan(plan: Plan, path: str, settings: Settings, *, asks: bool) -> None:
+    """Write a plan to a file, for whoever is to approve it, and tell `notify.url` if it `asks` for an approval."""
+    plan.write(path)
+    if asks:
+        notify_plan(settings, Notice.APPROVAL_REQUESTED, plan)
 
 
 def view_plan(kept: PlanText, ledger: Ledger, settings: Settings) -> PlanView:
@@ -85,7 +93,8 @@ def approve_plan(path: str, seal: str, settings: Settings, actor: Actor) -> Plan
         with ledger.lock(lock):  # two people at the same time: neither approval may get lost
             view = add_approval(PlanText.read(path), seal, ledger, settings, actor)
             view.plan.write(path)
-            return view
+    notify_plan(settings, Notice.APPROVAL_GIVEN, view.plan, is_decided=len(view.counted) >= view.needed)
+    return view
 
 
 def made_before_a_restore(ledger: Ledger, plan: Plan) -> str | None:

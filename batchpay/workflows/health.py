@@ -16,6 +16,7 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import file_of, location, open_ledger, weaknesses
 from batchpay.ledger.records import BACKED_UP, BatchSummary
 from batchpay.operations import health as checks
+from batchpay.operations import notify
 from batchpay.operations.health import (
     HealthFinding,
     LedgerState,
@@ -69,6 +70,8 @@ def health(settings: Settings, limits: HealthLimits, now: datetime) -> Health:
         findings.append(HealthFinding("ledger", str(error), error.exit_code))
     if limits.inbox is not None:
         findings.append(checks.inbox(limits.inbox, limits.inbox_age, now))
+    if notify.is_set(settings):
+        findings.append(notify.look(settings))
     return Health(findings)
 
 

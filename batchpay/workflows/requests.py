@@ -292,15 +292,19 @@ def protected_files(settings: Settings, settings_file: Path | None) -> dict[Path
     from batchpay.gateway.credentials import API_KEY_FILE_VARIABLE
     from batchpay.ledger.open import own_files
     from batchpay.operations.health import last_call_path
+    from batchpay.operations.notify import kept_path
 
     files = own_files(settings.ledger)
     for ledger in [path for path, what in files.items() if what == "the ledger"]:
         files[last_call_path(ledger)] = "the record of the last call"
+    files[kept_path(settings)] = "the notices that have not arrived"
     for named, what in (
         (os.environ.get(API_KEY_FILE_VARIABLE), "the API key's file"),
         (settings.gateway.ca_bundle, "the certificates"),
         (settings.gateway.client_cert, "the client certificate"),
         (settings.gateway.client_key, "its private key"),
+        (settings.notify.url_file, "the file of notify.url"),
+        (settings.notify.key_file, "the key of notices"),
     ):
         if named:
             files[Path(named)] = what

@@ -35,6 +35,7 @@ from batchpay.ledger.contract import Ledger, Run
 from batchpay.ledger.open import ledger_if_any, open_ledger
 from batchpay.ledger.records import BatchSummary, PendingPayment
 from batchpay.operations.logs import is_logging, log
+from batchpay.operations.notify import notify_run
 from batchpay.payment import Actor, RunWork, State, Totals
 from batchpay.reports.results import told_more, write_results
 from batchpay.sending.limits import Limits, StopRequest
@@ -133,6 +134,8 @@ def run_batch(
         run.send(credentials)
     finished = replace(run.finished(), clock_note=clock)
     _log_end(ledger, finished, doubted)
+    if (problem := notify_run(settings, batch, finished)) is not None:
+        progress.say(problem)
     return _with_results(ledger, finished, request.results)
 
 

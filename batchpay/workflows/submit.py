@@ -17,7 +17,8 @@ import polars as pl
 
 from batchpay.approval.approvals import FileLimits, Policy
 from batchpay.approval.plan import Plan, PlanText
-from batchpay.errors import BatchpayError, FileOvertaken, FileRefused, NotUsable
+from batchpay.approval.proposal import Proposal
+from batchpay.errors import BatchpayError, FileOvertaken, FileRefused, NotUsable, WaitingForPerson
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.origin import environment_of, is_rehearsal
 from batchpay.intake.source import Source
@@ -29,6 +30,7 @@ from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary, NewBatch, SignOff
 from batchpay.operations.archive import archive
 from batchpay.operations.logs import is_logging, log
+from batchpay.operations.notify import Notice, notify
 from batchpay.payment import Actor, State, Totals
 from batchpay.registration.digests import payment_columns, rejected_columns
 from batchpay.registration.request_body import request_form
@@ -184,7 +186,12 @@ class _Submission:
             try:
                 allowed = let_through(ledger, self._plan, proposal, self._policy, self._ledger.now())
             except FileRefused as error:
+                if proposal.over_limits:
+                    self._notify(Notice.LIMIT, proposal)
                 raise _with_accounts(error, checked) from None
+            except WaitingForPerson:
+                self._notify(Notice.APPROVAL_REQUESTED, proposal)
+                raise
         releases = decisions.release and checked.releasable.totals.rows > 0
         if must_check_elsewhere(known, decisions, releases=releases):
             refuse_other_environment(ledger, settings)  # its first batch may be new since the file was opened
@@ -201,6 +208,10 @@ class _Submission:
         if sign_off is not None:
             ledger.use_plan(known.batch, str(self._actor), sign_off)
         return _Registered(ledger.find(known.batch), approvals)
+
+    def _notify(self, notice: Notice, proposal: Proposal) -> None:
+        to_send, about = proposal.to_send.by_direction, proposal.digest.hex()
+        notify(self._settings, notice, file=proposal.file, apart=to_send, about=about)
 
     def _write_batch(self, sign_off: SignOff | None) -> BatchSummary:
         checked, decisions, rules = self.checked, self._decisions, self.checked.request.rules
