@@ -161,9 +161,14 @@ def local_time(moment: datetime | None) -> str:
     return "never" if moment is None else f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z}"
 
 
+def compatible(text: str) -> str:
+    """Return a text without what case, width and composed accents make different."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
 def folded(text: str) -> str:
     """Return what two spellings of a text share: case, width, composed accents and what nobody sees don't matter."""
-    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    text = compatible(text)
     return " ".join("".join(character for character in text if unicodedata.category(character) != "Cf").split())
 
 

@@ -5,12 +5,11 @@ Both are compared after NFKC and case folding, in the same way everywhere: withi
 
 from __future__ import annotations
 
-import unicodedata
-
 import polars as pl
 
 from batchpay.schemas import checks
 from batchpay.schemas.columns import PAYMENT_ID
+from batchpay.text import compatible
 
 COMPARED = (
     PAYMENT_ID, "transactionType", "invoiceNumber", "amount", "achAccountNumber", "achRoutingNumber",
@@ -69,12 +68,8 @@ def folded(cells: pl.Series, *, is_plain: bool = False) -> pl.Series:
     non_ascii = (cells.str.len_bytes() != cells.str.len_chars()).arg_true()
     texts = cells.str.to_lowercase()
     if len(non_ascii):
-        texts = texts.scatter(non_ascii, [_folded_text(text) for text in cells.gather(non_ascii)])
+        texts = texts.scatter(non_ascii, [compatible(text) for text in cells.gather(non_ascii)])
     if is_plain:
         return texts
     texts = texts.str.strip_chars()
     return texts.set(texts == "", None)
-
-
-def _folded_text(text: str) -> str:
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from batchpay.ledger.columns import Earlier, Lookup, PaidTo, PaymentColumns, RejectedColumns
     from batchpay.ledger.days import DayCheck, DayLimits, SendingDay, Sums
+    from batchpay.ledger.facts import Fact, FoundPayment, Key, NewFact
     from batchpay.ledger.records import (
         BatchSummary,
         Decision,
@@ -405,6 +406,57 @@ class Ledger(Protocol):
 
     def say_hosts_gone(self, batch: str, who: str, why: str) -> Sequence[str]:
         """Record a person's word that machines whose runs were fenced are off for good; return their names."""
+
+    # What banks say of accepted payments: facts beside their rows
+
+    def sent_rows(
+        self, by: Key, values: Sequence[str | bytes], environment: Environment, since: datetime | None = None
+    ) -> Mapping[str | bytes, list[FoundPayment]]:
+        """Find an environment's payments, in any state but rejected, by what a bank names them with.
+
+        A paymentId or invoice number as a person wrote it, compared as duplicates are, a reference as the gateway wrote
+        it, or a digest of routing and account number as in PaymentColumns. Values of no payment are left out. Invoice
+        numbers and accounts are found by looking through the batches of which a row may have been sent `since`; an
+        invoice number of one whose details were purged is not found.
+        """
+
+    def record_facts(
+        self,
+        facts: Sequence[NewFact],
+        environment: Environment,
+        file: str,
+        file_digest: str,
+        who: str,
+        *,
+        unattended: bool,
+    ) -> int:
+        """Record what a file says of accepted rows, all or nothing, as one event; return how many facts are new.
+
+        Skipped is what is known: a row comes back once, or if it is paid again and again once a day, a change has
+        code and day, and what a person withdrew stays so. Raises WrongUse if a row was not accepted, or came back with
+        another amount.
+        """
+
+    def confirm_fact(self, batch: str, row: int, who: str, why: str, code: str | None = None) -> int:
+        """Record that a person has seen the facts of a row, or the one with a code; return how many, WrongUse if 0."""
+
+    def withdraw_fact(self, batch: str, row: int, who: str, why: str, code: str | None = None) -> int:
+        """Record that the facts of a row, or the one with a code, were wrong or undone; return how many, or WrongUse.
+
+        It counts like a release: what repeats the payment is a duplicate again (`registration_count`).
+        """
+
+    def facts(self, environment: Environment, *, batch: str | None = None, since: date | None = None) -> Iterator[Fact]:
+        """Yield an environment's facts as they were recorded, withdrawn ones too; of a batch, of days `since`."""
+
+    def facts_of_accounts(self, accounts: Sequence[bytes], environment: Environment) -> Mapping[bytes, list[Fact]]:
+        """Return the facts that speak against accounts: not withdrawn, and no release has lifted them since."""
+
+    def corrected(self, fact: Fact) -> Mapping[str, str]:
+        """Return what a change corrects, by our column, for the rejects file alone; empty after a purge."""
+
+    def returned_files(self, environment: Environment) -> set[str]:
+        """Return the digests of the files of returns that were taken in."""
 
     # Maintenance
 

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from batchpay.errors import LedgerNotUsable
+from batchpay.ledger.fact_statements import FactStatements
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.records import TotalsDelta
 from batchpay.ledger.witness import Witness
@@ -21,6 +22,7 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 class Statements(Protocol):
     """The statements that run in every database (statements.py in each); values are parameters."""
 
+    HAS_OLDER_DIGESTS: str
     REGISTRATION_COUNT: str
     NAMED_EVENTS: str
     LATEST_EVENT: str
@@ -114,6 +116,9 @@ class Transaction(View, Protocol):
     def keys(self) -> Keys:
         """The ledger's keys."""
 
+    def execute_many(self, statement: str, parameters: Sequence[Mapping[str, Any]]) -> None:
+        """Run a statement for each of many lines."""
+
     def one(self, statement: str, parameters: Parameters = ...) -> tuple[Any, ...] | None:
         """Run a statement; return its first row."""
 
@@ -159,6 +164,10 @@ class Store(Protocol):
     @property
     def statements(self) -> Statements:
         """The database's own words for what every ledger asks."""
+
+    @property
+    def fact_statements(self) -> FactStatements:
+        """The same for facts."""
 
     @property
     def ahead_ms(self) -> int:

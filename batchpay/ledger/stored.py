@@ -14,7 +14,7 @@ from batchpay.errors import BatchHeld, BatchpayError, LedgerDamaged, LedgerNotUs
 from batchpay.ledger import decisions, reading, retention
 from batchpay.ledger.columns import PaidTo
 from batchpay.ledger.contract import Run
-from batchpay.ledger.database import Parameters, Store
+from batchpay.ledger.database import Parameters
 from batchpay.ledger.day_limits import known
 from batchpay.ledger.days import NO_LIMITS, DayCheck, DayLimits, SendingDay, Sums
 from batchpay.ledger.decisions import open_lost_window
@@ -37,19 +37,19 @@ from batchpay.ledger.records import (
     SignOff,
 )
 from batchpay.ledger.spill import read_spill, spill_files
+from batchpay.ledger.stored_facts import StoredFacts, StoreT
 from batchpay.payment import Environment, State
 
-_Store = TypeVar("_Store", bound=Store)
 _Run = TypeVar("_Run", bound=Run)
 
 
-class StoredLedger(ABC, Generic[_Store, _Run]):
+class StoredLedger(StoredFacts[StoreT], ABC, Generic[StoreT, _Run]):
     """A ledger over its store; see contract.Ledger."""
 
     _new_run: Callable[..., _Run]
     """Begins a run, whose start notes what is to be noted."""
 
-    def __init__(self, store: _Store, opened_after_s: float, beside: Path) -> None:
+    def __init__(self, store: StoreT, opened_after_s: float, beside: Path) -> None:
         """`beside` is the file on this machine next to which the batch locks are."""
         self.opened_after_s = opened_after_s
         self.store = store

@@ -168,3 +168,38 @@ GRANT EXECUTE ON FUNCTION batchpay.planned_by_direction, batchpay.planned_by_acc
 GRANT SELECT ON batchpay.sent_on_day, batchpay.day_unlike_rows TO batchpay_app;
 GRANT SELECT, INSERT, UPDATE, DELETE ON batchpay.day_total, batchpay.payee_day TO batchpay_app;
 GRANT UPDATE (sent_on) ON batchpay.payment TO batchpay_app;
+
+-- What banks say of accepted payments, in days and cents as elsewhere: kind 1 came back, 2 is to be corrected. It stays
+-- beside the row, whose state is final. `account` is the row's digest in hex digits. `event`, of the ledger's own chain,
+-- took it in; `confirmed`, `withdrawn` and `lifted` are those in which a person said more of it. `corrected` is sealed,
+-- and purged with details.
+CREATE TABLE batchpay.fact (
+    number integer PRIMARY KEY,
+    batch integer NOT NULL REFERENCES batchpay.batch (id),
+    row integer NOT NULL,
+    kind smallint NOT NULL CHECK (kind IN (1, 2)),
+    code text NOT NULL,
+    day integer NOT NULL,
+    amount_cents bigint NOT NULL,
+    direction smallint NOT NULL CHECK (direction IN (1, 2)),
+    account text NOT NULL CHECK (length(account) = 16),
+    line integer NOT NULL,
+    recurring smallint NOT NULL CHECK (recurring IN (0, 1)),
+    unattended smallint NOT NULL CHECK (unattended IN (0, 1)),
+    event bigint NOT NULL,
+    confirmed bigint,
+    withdrawn bigint,
+    lifted bigint,
+    seal bytea NOT NULL CHECK (length(seal) = 16), -- authenticates all before it
+    corrected bytea,
+    FOREIGN KEY (batch, row) REFERENCES batchpay.payment (batch, row)
+);
+
+CREATE INDEX fact_row ON batchpay.fact (batch, row);
+CREATE INDEX fact_account ON batchpay.fact (account);
+CREATE UNIQUE INDEX fact_once ON batchpay.fact (batch, row) WHERE kind = 1 AND recurring = 0 AND withdrawn IS NULL;
+
+GRANT SELECT, INSERT ON batchpay.fact TO batchpay_app;
+GRANT UPDATE (confirmed, withdrawn, lifted, seal, corrected) ON batchpay.fact TO batchpay_app;
+GRANT SELECT (number, batch, row, kind, code, day, amount_cents, direction, account, line, recurring, unattended, event,
+    confirmed, withdrawn, lifted, seal) ON batchpay.fact TO batchpay_report;

@@ -77,7 +77,6 @@ _MEANWHILE = (
     " AND b.registration > %(seen)s))"
 )
 ADDED_MEANWHILE = f"SELECT {_MEANWHILE.format('fingerprint')} OR {_MEANWHILE.format('payment_id')}"
-
 WAIT_LONG = "SET LOCAL lock_timeout = '120s'"
 
 # History
@@ -489,10 +488,11 @@ _EARLIER = (
     f" JOIN batchpay.payment p ON p.batch = f.batch AND p.row = f.row AND p.state IN ({_COUNTED})"
     f" JOIN batchpay.batch b ON b.id = f.batch AND {_COMPARED}"
 )
-_SINCE = (
-    "b.environment = %(environment)s AND b.digest <> %(digest)s AND (b.registered_at >= %(since)s OR EXISTS (SELECT"
-    " FROM batchpay.run r WHERE r.batch = b.id AND (r.finished_at IS NULL OR r.finished_at >= %(since)s)))"
+SENT_SINCE = (
+    "b.environment = %(environment)s AND (b.registered_at >= %(since)s OR EXISTS (SELECT FROM batchpay.run r"
+    " WHERE r.batch = b.id AND (r.finished_at IS NULL OR r.finished_at >= %(since)s)))"
 )
+_SINCE = f"{SENT_SINCE} AND b.digest <> %(digest)s"
 BATCH_SINCE = f"SELECT 1 FROM batchpay.batch b WHERE {_SINCE} LIMIT 1"
 PAID_TO_ACCOUNTS = (
     f"SELECT b.id, b.name, b.file, p.row, p.chunk, p.line, int8send(p.account), p.direction, p.amount_cents, {_AT} FROM"
@@ -580,7 +580,7 @@ ALTER TABLE batchpay.event DISABLE TRIGGER USER;
 ALTER TABLE batchpay.attempt DISABLE TRIGGER USER;
 TRUNCATE batchpay.ledger, batchpay.batch, batchpay.run, batchpay.chunk, batchpay.body, batchpay.detail,
     batchpay.payment, batchpay.attempt, batchpay.event, batchpay.total, batchpay.fingerprint, batchpay.payment_id,
-    batchpay.paid, batchpay.day_total, batchpay.payee_day RESTART IDENTITY;
+    batchpay.paid, batchpay.fact, batchpay.day_total, batchpay.payee_day RESTART IDENTITY;
 ALTER TABLE batchpay.event ENABLE TRIGGER USER;
 ALTER TABLE batchpay.attempt ENABLE TRIGGER USER;
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -37,6 +37,7 @@ from batchpay.ledger.postgres.connection import (
     translated,
 )
 from batchpay.ledger.postgres.deadline import Deadline
+from batchpay.ledger.postgres.fact_statements import FACTS
 from batchpay.ledger.records import TotalsDelta
 from batchpay.ledger.witness import Witness, WitnessRecord
 
@@ -124,6 +125,7 @@ class PostgresStore:
     """A ledger's database, as this program accesses it."""
 
     statements: Statements = sql
+    fact_statements = FACTS
 
     def __init__(self, place: Place, paths: LedgerPaths, keys: Keys, *, read_only: bool) -> None:
         self.place = place
@@ -354,6 +356,11 @@ class PostgresTransaction:
     def execute(self, statement: str, parameters: Parameters = ()) -> psycopg.Cursor[TupleRow]:
         """Run a statement."""
         return self.connection.execute(statement, parameters, binary=True)
+
+    def execute_many(self, statement: str, parameters: Sequence[Mapping[str, Any]]) -> None:
+        """Run a statement for each of many lines, without waiting for each."""
+        with self.connection.cursor() as cursor:
+            cursor.executemany(statement, parameters)
 
     def one(self, statement: str, parameters: Parameters = ()) -> tuple[Any, ...] | None:
         """Run a statement; return its first row."""

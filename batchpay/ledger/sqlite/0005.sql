@@ -24,3 +24,31 @@ CREATE TABLE payee_day (
 ) STRICT, WITHOUT ROWID;
 
 ALTER TABLE attempt ADD COLUMN sent_on INTEGER;
+
+-- What banks say of accepted payments, in days and cents as elsewhere: kind 1 came back, 2 is to be corrected. It stays
+-- beside the row, whose state is final. `account` is the row's digest in hex digits. `event` took it in; `confirmed`,
+-- `withdrawn` and `lifted` are events in which a person said more of it. `corrected` is sealed, and purged with details.
+CREATE TABLE fact (
+    number INTEGER PRIMARY KEY,
+    batch INTEGER NOT NULL REFERENCES batch (id),
+    row INTEGER NOT NULL,
+    kind INTEGER NOT NULL CHECK (kind IN (1, 2)),
+    code TEXT NOT NULL,
+    day INTEGER NOT NULL,
+    amount_cents INTEGER NOT NULL,
+    direction INTEGER NOT NULL CHECK (direction IN (1, 2)),
+    account TEXT NOT NULL CHECK (length(account) = 16),
+    line INTEGER NOT NULL,
+    recurring INTEGER NOT NULL CHECK (recurring IN (0, 1)),
+    unattended INTEGER NOT NULL CHECK (unattended IN (0, 1)),
+    event INTEGER NOT NULL REFERENCES event (number),
+    confirmed INTEGER REFERENCES event (number),
+    withdrawn INTEGER REFERENCES event (number),
+    lifted INTEGER REFERENCES event (number),
+    seal BLOB NOT NULL CHECK (length(seal) = 16), -- authenticates all before it
+    corrected BLOB
+) STRICT;
+
+CREATE INDEX fact_row ON fact (batch, row);
+CREATE INDEX fact_account ON fact (account);
+CREATE UNIQUE INDEX fact_once ON fact (batch, row) WHERE kind = 1 AND recurring = 0 AND withdrawn IS NULL;

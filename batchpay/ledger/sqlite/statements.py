@@ -88,10 +88,11 @@ ALL_REGISTERED = (
     " FROM (SELECT id, name, digest, environment FROM batch ORDER BY id)"
 )
 REGISTRATION_COUNT = (
-    "SELECT (SELECT count(*) FROM batch) + (SELECT count(*) FROM event WHERE kind = 'released' AND kind <> 'progress')"
+    "SELECT (SELECT count(*) FROM batch) + (SELECT count(*) FROM event"
+    " WHERE kind IN ('released', 'return withdrawn') AND kind <> 'progress')"
 )
 REGISTERED_SINCE = (
-    "SELECT DISTINCT batch FROM (SELECT batch FROM event WHERE kind IN ('registered', 'released')"
+    "SELECT DISTINCT batch FROM (SELECT batch FROM event WHERE kind IN ('registered', 'released', 'return withdrawn')"
     " AND kind <> 'progress' ORDER BY number LIMIT -1 OFFSET ?)"
 )
 DIGESTS_OF_BATCHES = "SELECT digest FROM batch WHERE id IN (SELECT value FROM json_each(?))"
@@ -395,10 +396,11 @@ MAKE_WANTED_KEYS = (
 )
 CLEAR_WANTED_KEYS = "DELETE FROM wanted"
 ADD_WANTED_KEY = "INSERT INTO wanted VALUES (?, ?, ?, ?, ?)"
-_SINCE = (
-    "batch.environment = :environment AND batch.digest <> :digest AND (batch.registered_at >= :since OR EXISTS"
+SENT_SINCE = (
+    "batch.environment = :environment AND (batch.registered_at >= :since OR EXISTS"
     " (SELECT 1 FROM run WHERE run.batch = batch.id AND (finished_at IS NULL OR finished_at >= :since)))"
 )
+_SINCE = f"{SENT_SINCE} AND batch.digest <> :digest"
 BATCH_SINCE = f"SELECT 1 FROM batch WHERE {_SINCE} LIMIT 1"
 KNOWN_BILLS = (
     "SELECT value FROM json_each(?) AS wanted WHERE EXISTS (SELECT 1 FROM fingerprint WHERE fingerprint = wanted.value)"

@@ -13,7 +13,7 @@ import os
 import sqlite3
 import threading
 import urllib.parse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import repeat
@@ -28,6 +28,7 @@ from batchpay.ledger.machine import OwnClock, now_ms
 from batchpay.ledger.paths import FileLock, LedgerPaths
 from batchpay.ledger.records import HOW_TO_ACCEPT, MOVED, TotalsDelta
 from batchpay.ledger.sqlite import statements as sql
+from batchpay.ledger.sqlite.fact_statements import FACTS
 from batchpay.ledger.witness import Witness, WitnessRecord
 
 FOREIGN = (sqlite3.Error, OSError, UnicodeDecodeError, MemoryError)
@@ -133,6 +134,7 @@ class SqliteStore:
     """The ledger's writing connection, if it may write, and its reading ones."""
 
     statements: Statements = sql
+    fact_statements = FACTS
 
     def __init__(self, place: LedgerPaths, keys: Keys, *, read_only: bool, wait_s: float = LOCK_WAIT_S) -> None:
         self.place, self.keys = place, keys
@@ -381,6 +383,10 @@ class SqliteTransaction:
     def execute(self, statement: str, parameters: Parameters = ()) -> sqlite3.Cursor:
         """Run a statement."""
         return self.connection.execute(statement, parameters)
+
+    def execute_many(self, statement: str, parameters: Sequence[Mapping[str, Any]]) -> None:
+        """Run a statement for each of many lines."""
+        self.connection.executemany(statement, parameters)
 
     def one(self, statement: str, parameters: Parameters = ()) -> tuple[Any, ...] | None:
         """Run a statement to its end; return its first row."""

@@ -1,0 +1,55 @@
+# ruff: noqa: S608 - what is in braces are table names and our own words
+"""Every statement about facts: written once for all databases, which differ in how they name tables and values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from batchpay.ledger.facts import Key
+
+SEALED = (
+    "number", "batch", "row", "kind", "code", "day", "amount_cents", "direction", "account", "line", "recurring",
+    "unattended", "event", "confirmed", "withdrawn", "lifted",
+)  # fmt: skip
+"""What a fact's seal covers, in this order."""
+
+
+class FactStatements:
+    """One database's statements; lists of values are parameters that are one JSON array each."""
+
+    def __init__(
+        self, *, schema: str, value: str, each: str, own_chain: str, payments_by: Mapping[Key, str], payments: str,
+        details: str, batches_since: str, count_registration: Sequence[str],
+    ) -> None:  # fmt: skip
+        """`value` is a parameter of the name in braces; `each` its values, if it is an array, as a table of `value`.
+
+        `own_chain` is what distinguishes the ledger's own events. The rest are statements of the database's own.
+        """
+        fact, batch, read = f"{schema}fact", f"{schema}batch", f"SELECT {', '.join(SEALED)}, seal FROM {schema}fact"
+
+        def is_(*columns: str) -> str:
+            return " AND ".join(f"{column} = {value.format(column)}" for column in columns)
+
+        def among(name: str) -> str:
+            return f"(SELECT value FROM {each.format(value.format(name))})"
+
+        self.payments_by, self.payments, self.details = payments_by, payments, details
+        self.batches_since, self.count_registration = batches_since, count_registration
+        self.batches = f"SELECT id, name, file FROM {batch} WHERE {is_('environment')}"
+        self.environment = f"SELECT environment FROM {batch} WHERE {value.format('batch')} = id"
+        self.event = f"SELECT at, who, detail FROM {schema}event WHERE {is_('number')}{own_chain}"
+        self.next_event = f"SELECT coalesce(max(number), 0) + 1 FROM {schema}event WHERE true{own_chain}"
+        self.files = f"SELECT detail FROM {schema}event WHERE kind = 'returns' AND kind <> 'progress'"
+        self.next_fact = f"SELECT coalesce(max(number), 0) + 1 FROM {fact}"
+        of_environment = f"batch IN (SELECT id FROM {batch} WHERE {is_('environment')})"
+        self.of_batch = f"{read} WHERE {is_('batch')} ORDER BY number"
+        self.of_environment = f"{read} WHERE {of_environment} AND day >= {value.format('since')} ORDER BY number"
+        self.of_accounts = (
+            f"{read} WHERE account IN {among('accounts')} AND {of_environment} AND withdrawn IS NULL AND lifted IS NULL"
+            " ORDER BY number"
+        )
+        self.add = f"INSERT INTO {fact} ({', '.join(SEALED)}, seal, corrected) VALUES ({{}})".format(
+            ", ".join(map(value.format, (*SEALED, "seal", "corrected")))
+        )
+        self.note = f"UPDATE {fact} SET {{0}} = {value.format('event')}, {is_('seal')} WHERE {is_('number')}"
+        self.corrected = f"SELECT corrected FROM {fact} WHERE {is_('number')}"
