@@ -28,6 +28,7 @@ FLOW = (
     "sending",  # 7 attempts, at the gateway's pace
     "reports",  # 8 results and pages
     "reconciliation",  # 9 against what the bank says
+    "returns",  # 10 what came back later
     "accounts",  # gateway accounts out of a file
     "operations",  # inbox, archive, logs, metrics
     "workflows",  # one function a use case: the only entrance

@@ -1,4 +1,4 @@
-"""Reading a sheet that a person or another program filled in: CSV or XLSX, one line of texts at a time, bounded.
+"""Reading a sheet that a person or another program filled in: CSV, XLSX or Parquet, a line of texts at a time.
 
 Amounts, dates and account endings are read as gateways, banks and spreadsheets write them, without guessing amounts.
 Not for payment files (batchpay.intake reads those, with their rules): only what `resolve` and `reconcile` read back.
@@ -165,7 +165,7 @@ def read_sheet(path: str | Path | Stream, sheet: str | None = None) -> Generator
     Cells are texts without white space at their ends. Numbers and dates of a workbook become plain digits and ISO 8601.
     In a workbook it is the first visible sheet, or the one that `sheet` names.
     """
-    with _opened(path) as file:
+    with opened(path) as file:
         yield from _lines(path, file, sheet)
 
 
@@ -173,12 +173,13 @@ def sheet_names(path: str | Path | Stream) -> list[str]:
     """Name the visible sheets of a workbook; none where the file is not a workbook; raises FileRefused."""
     if Path(str(path)).suffix.lower() not in _WORKBOOKS:
         return []
-    with _opened(path) as file, _descriptor(file) as descriptor:
+    with opened(path) as file, _descriptor(file) as descriptor:
         return visible_sheets(str(path), descriptor)
 
 
 @contextmanager
-def _opened(path: str | Path | Stream) -> Iterator[BinaryIO]:
+def opened(path: str | Path | Stream) -> Iterator[BinaryIO]:
+    """Open a file that a person names, at its start; raises FileRefused for one that is empty or too large."""
     if isinstance(path, Stream):
         _require_bounded(path, path.file)
         yield path.file
@@ -210,8 +211,10 @@ def _lines(path: str | Path | Stream, file: BinaryIO, sheet: str | None) -> Iter
         lines = _workbook_lines(path, file, sheet)
     elif ending in (".csv", ".txt", ".tsv"):
         lines = _csv_lines(path, file)
+    elif ending in (".parquet", ".pq"):
+        lines = _parquet_lines(path, file)
     else:
-        raise FileRefused(f"{path}: a sheet must be .csv or .xlsx")
+        raise FileRefused(f"{path}: a sheet must be .csv or .xlsx (or an export .parquet)")
     count = 0
     with closing(lines):  # before the file is closed
         for line, cells in lines:
@@ -261,6 +264,23 @@ def _workbook_lines(
     with _descriptor(file) as descriptor, closing(sheet_rows(str(path), descriptor, [name])) as rows:
         for line, cells in rows:
             yield line, [_cell_text(cell) for cell in cells[:COLUMNS_MAX]]
+
+
+def _parquet_lines(path: str | Path | Stream, file: BinaryIO) -> Generator[tuple[int, list[str]], None, None]:
+    import polars as pl  # few exports are Parquet
+
+    from batchpay.writing.parquet_pages import BrokenPages, check_pages
+
+    try:
+        with _descriptor(file) as descriptor:
+            check_pages(descriptor)
+        file.seek(0)
+        frame = pl.read_parquet(file)
+    except (BrokenPages, OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        raise FileRefused(f"{path} is a broken Parquet file") from None  # what was said may quote the file
+    yield 1, frame.columns[:COLUMNS_MAX]
+    for line, cells in enumerate(frame.iter_rows(), 2):
+        yield line, [_cell_text(cell) for cell in cells[:COLUMNS_MAX]]
 
 
 @contextmanager

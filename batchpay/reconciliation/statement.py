@@ -19,14 +19,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 from batchpay.errors import FileRefused, did_you_mean
 from batchpay.intake.small_tables import read_toml
@@ -155,11 +155,37 @@ class ReportedStatus(StrEnum):
 class ExportMap:
     """What a map file says."""
 
+    USUAL: ClassVar[Mapping[str, tuple[str, ...]]] = USUAL_HEADERS
+    """Headers by kind of column, where the map names none."""
     columns: dict[str, str] = field(default_factory=dict)
     accepted: frozenset[str] = ACCEPTED_WORDS
     declined: frozenset[str] = DECLINED_WORDS
     missing: ReportedStatus = ReportedStatus.OTHER
     date_pattern: str | None = None
+
+    @staticmethod
+    def is_header(kinds: Collection[str]) -> bool:
+        """Whether a line that has these kinds of columns is the header: an amount, and what to match by."""
+        has_amount = "amount" in kinds or {"debit", "credit"} <= set(kinds)
+        return has_amount and not {*_NUMBERS, "text"}.isdisjoint(kinds)
+
+    def unknown_header(self, header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+        """Say what is not known of a header, and what to choose from."""
+        of_money = [
+            name
+            for index, name in enumerate(header)
+            if _may_be_header(name)
+            and any("." in one[index] and foreign_cents(one[index]) is not None for one in lines if index < len(one))
+        ]
+        if {header_key(name) for name in header}.intersection(USUAL_HEADERS["amount"]):
+            asked = (
+                "Which has the invoice number, the reference, or a text with one? Name it in a map (--map):"
+                ' [columns] invoice = "..."'
+            )
+        else:
+            choice = f"Which of {', '.join(of_money)} is the amount" if of_money else "Which is the amount"
+            asked = f'{choice}? Name it in a map (--map): [columns] amount = "{of_money[0] if of_money else "..."}"'
+        return f"no header is known that names the amount and what to match by. {headers_seen(header)} {asked}"
 
     def standing_of(self, word: str) -> ReportedStatus:
         """What a status means."""
@@ -178,11 +204,14 @@ class ExportMap:
         )
 
 
-def load_export_map(path: str | Path) -> ExportMap:
+MapOf = TypeVar("MapOf", bound=ExportMap)
+
+
+def load_export_map(path: str | Path, made: type[MapOf]) -> MapOf:
     """Read a map; raises FileRefused that names whatever is unknown in it."""
     tables = read_toml(str(path), "map of an export")
     known = {
-        "columns": tuple(USUAL_HEADERS),
+        "columns": tuple(made.USUAL),
         "status": ("accepted", "declined", "missing"),
         "format": ("date",),
     }
@@ -202,7 +231,7 @@ def load_export_map(path: str | Path) -> ExportMap:
     pattern = tables.get("format", {}).get("date")
     if not (pattern is None or isinstance(pattern, str)):
         raise FileRefused(f"{path}: format.date must be text such as %d/%m/%Y")
-    return ExportMap(
+    return made(
         columns=dict(columns),
         accepted=_words(path, "accepted", status, ACCEPTED_WORDS),
         declined=_words(path, "declined", status, DECLINED_WORDS),
@@ -349,9 +378,9 @@ def read_export(path: str | Path | Stream, mapping: ExportMap) -> Export:
     """Read an export whole; raises FileRefused where no amount or nothing to match by can be found in it."""
     payments: list[ExportLine] = []
     batches: set[str] = set()
-    skipped, dates, sheet = 0, set[str](), _only_sheet(path, mapping)
+    skipped, dates, sheet = 0, set[str](), only_sheet(path, mapping)
     with closing(read_sheet(path, sheet)) as lines:
-        header, at, rest = _find_header(path, lines, mapping)
+        header, at, rest = find_header(path, lines, mapping)
         dated = {index for index, name in enumerate(header) if header_key(name) in USUAL_HEADERS["date"]}
         dated |= {at["date"]} if "date" in at else set()
         further = _further_columns(header, at, mapping)
@@ -384,7 +413,7 @@ def read_export(path: str | Path | Stream, mapping: ExportMap) -> Export:
     )  # fmt: skip
 
 
-def _only_sheet(path: str | Path | Stream, mapping: ExportMap) -> str | None:
+def only_sheet(path: str | Path | Stream, mapping: ExportMap) -> str | None:
     """Name the sheet with the payments; raises FileRefused if several have some, as returns may have their own."""
     names = sheet_names(path)
     if len(names) < 2:
@@ -398,11 +427,11 @@ def _only_sheet(path: str | Path | Stream, mapping: ExportMap) -> str | None:
     found = with_numbers or with_text
     if len(found) > 1:
         named = ", ".join(map(repr, found))
-        raise FileRefused(f"{path} has several sheets of payments, {named}; reconcile each sheet separately")
+        raise FileRefused(f"{path} has several sheets of payments, {named}; put each into a file of its own")
     return found[0] if found else None
 
 
-def _find_header(
+def find_header(
     path: str | Path | Stream, lines: Iterator[tuple[int, list[str]]], mapping: ExportMap
 ) -> tuple[list[str], dict[str, int], Iterator[tuple[int, list[str]]]]:
     """Find the header among the first lines, above which banks write their own address; also return what follows."""
@@ -416,32 +445,17 @@ def _find_header(
         absent = [name for name in mapping.columns.values() if name not in header]
         missing = ", ".join(name + did_you_mean(name, header) for name in absent) or "an amount and what to match by"
         raise FileRefused(f"{path} has no line of headers with {missing}")
-    raise FileRefused(f"{path}: {_unknown_header(header, [cells for _, cells in first])}")
+    raise FileRefused(f"{path}: {mapping.unknown_header(header, [cells for _, cells in first])}")
 
 
 def _may_be_header(cell: str) -> bool:
     return bool(cell) and not _LONG_NUMBER.search(cell) and foreign_cents(cell) is None
 
 
-def _unknown_header(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Say what is not known of a header, and what to choose from. What is data after all may be an account number."""
+def headers_seen(header: Sequence[str]) -> str:
+    """List the names of a header. What is data after all may be an account number."""
     named = [name if _may_be_header(name) else "****" for name in header if name]
-    told = ", ".join(named[:_HEADERS_TOLD_MAX]) + (", ..." if len(named) > _HEADERS_TOLD_MAX else "")
-    of_money = [
-        name
-        for index, name in enumerate(header)
-        if _may_be_header(name)
-        and any("." in one[index] and foreign_cents(one[index]) is not None for one in lines if index < len(one))
-    ]
-    if {header_key(name) for name in header}.intersection(USUAL_HEADERS["amount"]):
-        asked = (
-            "Which has the invoice number, the reference, or a text with one? Name it in a map (--map):"
-            ' [columns] invoice = "..."'
-        )
-    else:
-        choice = f"Which of {', '.join(of_money)} is the amount" if of_money else "Which is the amount"
-        asked = f'{choice}? Name it in a map (--map): [columns] amount = "{of_money[0] if of_money else "..."}"'
-    return f"no header is known that names the amount and what to match by. The headers seen are: {told}. {asked}"
+    return f"The headers seen are: {', '.join(named[:_HEADERS_TOLD_MAX])}{', ...' * (len(named) > _HEADERS_TOLD_MAX)}."
 
 
 def _columns_of(cells: Sequence[str], mapping: ExportMap) -> dict[str, int] | None:
@@ -450,17 +464,16 @@ def _columns_of(cells: Sequence[str], mapping: ExportMap) -> dict[str, int] | No
         return None
     at = {kind: cells.index(name) for kind, name in mapping.columns.items()}
     plain = [header_key(cell) for cell in cells]
-    for kind, usual in USUAL_HEADERS.items():
+    for kind, usual in mapping.USUAL.items():
         if kind in at or (kind in ("debit", "credit") and "amount" in at):
             continue
         known = [name for name in usual if name in plain and not (name == "state" and _ADDRESS.intersection(plain))]
         found = plain.index(known[0]) if known else None
         if found is not None and found not in at.values():
             at[kind] = found
-    has_amount = "amount" in at or {"debit", "credit"} <= at.keys()
     if "invoice" in at and "text" not in mapping.columns:
         at.pop("text", None)
-    return at if has_amount and at.keys() & {*_NUMBERS, "text"} else None
+    return at if mapping.is_header(at) else None
 
 
 def _further_columns(header: Sequence[str], at: dict[str, int], mapping: ExportMap) -> dict[int, str]:
@@ -506,8 +519,12 @@ def _change(cells: Sequence[str], further: dict[int, str]) -> str:
 
 def _direction(cells: Sequence[str], further: dict[int, str]) -> Direction | None:
     """Return the direction that a column of types says, None where it says none or both."""
-    said = " ".join(folded_word(cells[at]) for at, name in further.items() if at < len(cells) and _is_kind(name))
-    found = [direction for direction, pattern in _DIRECTIONS.items() if pattern.search(said)]
+    return direction_in(" ".join(cells[at] for at, name in further.items() if at < len(cells) and _is_kind(name)))
+
+
+def direction_in(text: str) -> Direction | None:
+    """Return the direction that a text says, None where it says none or both."""
+    found = [direction for direction, pattern in _DIRECTIONS.items() if pattern.search(folded_word(text))]
     return found[0] if len(found) == 1 else None
 
 

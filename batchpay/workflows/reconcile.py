@@ -84,7 +84,7 @@ def reconcile(
     decider: Decider[FoundDoubt] | None = None,
 ) -> Reconciled:
     """Match a batch with an export and write every row and line; `decider` settles rows in doubt that it proves."""
-    mapping = load_export_map(request.map_file) if request.map_file else ExportMap()
+    mapping = load_export_map(request.map_file, ExportMap) if request.map_file else ExportMap()
     export = read_export(request.against, mapping)
     if not settings.gateway.reference_is_unique:
         for line in export.lines:

@@ -13,6 +13,7 @@ The words of other programs (headers.csv, words.csv) are read by schemas/words.p
   their own in ISO 3166-1.
 - sec_codes.csv: standard entry class codes (Nacha Operating Rules, Appendix Three): which direction is allowed, whose
   account it is meant for (blank: either), whether the entry converts a paper check and so carries its number.
+- return_codes.csv: codes of returns and of notifications of change (returns/codes.py says what its columns mean).
 """
 
 from __future__ import annotations

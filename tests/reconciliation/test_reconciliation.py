@@ -375,7 +375,7 @@ def test_a_map_names_columns_words_and_dates(tmp_path: Path) -> None:
         '[status]\naccepted = ["Gebucht"]\ndeclined = []\nmissing = "accepted"\n[format]\ndate = "%d.%m.%y"\n',
         "utf-8",
     )
-    mapping = load_export_map(tmp_path / "m.toml")
+    mapping = load_export_map(tmp_path / "m.toml", ExportMap)
     path = export(
         tmp_path / "e.csv", ["V1;1.234,50;21.11.26;x6789;gebucht", "V2;1;22.11.26;;", "V3;;;;declined"],
         "Vorgang;Amount;Tag;Konto;Status",
@@ -385,7 +385,9 @@ def test_a_map_names_columns_words_and_dates(tmp_path: Path) -> None:
     assert [line.standing for line in lines] == [ReportedStatus.ACCEPTED, ReportedStatus.ACCEPTED, ReportedStatus.OTHER]
     assert lines[0].on == datetime.date(2026, 11, 21)
     (tmp_path / "m.toml").write_text('[status]\ndeclined = ["Storno"]\n', "utf-8")
-    standings = [load_export_map(tmp_path / "m.toml").standing_of(word) for word in ("STORNO", "settled", "returned")]
+    standings = [
+        load_export_map(tmp_path / "m.toml", ExportMap).standing_of(word) for word in ("STORNO", "settled", "returned")
+    ]
     assert standings == [ReportedStatus.DECLINED, ReportedStatus.ACCEPTED, ReportedStatus.OTHER]
 
 
@@ -454,7 +456,7 @@ def test_a_map_with_a_slip_is_refused(tmp_path: Path, text: str, told: str) -> N
     """A mistyped key would silently match less."""
     (tmp_path / "m.toml").write_text(text, "utf-8")
     with pytest.raises(FileRefused, match=told):
-        load_export_map(tmp_path / "m.toml")
+        load_export_map(tmp_path / "m.toml", ExportMap)
 
 
 def test_an_export_without_usable_headers_is_refused(tmp_path: Path) -> None:
@@ -513,7 +515,7 @@ def workbook(path: Path, **sheets: Sequence[str]) -> Path:
 def test_a_sheet_of_returns_is_not_passed_over(tmp_path: Path) -> None:
     """Only the first sheet was read: all matched, with exit code 0, beside a sheet of returns."""
     paid, back = [HEADER, "R1,INV-1,12.50,,x6789,Settled"], [HEADER, "R1,INV-1,12.50,,x6789,Returned"]
-    with pytest.raises(FileRefused, match=r"several sheets of payments, 'Paid', 'Returns'; reconcile each"):
+    with pytest.raises(FileRefused, match=r"several sheets of payments, 'Paid', 'Returns'; put each"):
         read_export(workbook(tmp_path / "e.xlsx", Paid=paid, Returns=back), ExportMap())
     cover = workbook(tmp_path / "e.xlsx", Cover=["Bank of X"], Paid=paid, hidden=back)
     assert [line.status_text for line in read_export(cover, ExportMap()).lines] == ["Settled"]

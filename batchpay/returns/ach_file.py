@@ -1,0 +1,36 @@
+"""A bank's ACH file of returns (addenda 99) and of notifications of change (addenda 98).
+
+The routing number of an entry is ours there: the payee's is in the addenda, eight digits of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from batchpay.intake.ach_records import check_digit, read_ach
+from batchpay.returns.lines import ReturnLine
+
+_RETURNED, _CHANGED = "799", "798"
+
+
+def ach_lines(content: bytes, name: str) -> Iterator[ReturnLine]:
+    """Yield what came back; raises FileRefused as `read_ach` does. A payment without such addenda is left out."""
+    for batch in read_ach(content, name):
+        international = batch.entry_class == "IAT"
+        for entry in batch.entries:
+            for text in entry.addenda:
+                if not text.startswith((_RETURNED, _CHANGED)):
+                    continue
+                bank = text[27:35]
+                yield ReturnLine(
+                    line=entry.record,
+                    code=text[3:6],
+                    day=batch.created,
+                    cents=entry.cents or None,
+                    direction=entry.direction,
+                    payment_id="" if international else entry.cell(40, 54),
+                    routing=bank + check_digit(bank) if bank.isdecimal() else "",
+                    account=entry.cell(40, 74) if international else entry.cell(13, 29),
+                    name="" if international else entry.cell(55, 76),
+                    corrected=text[35:64] if text.startswith(_CHANGED) else "",
+                )

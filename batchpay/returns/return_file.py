@@ -1,0 +1,107 @@
+"""Reading a file of returns: a table (CSV, XLSX, Parquet) or a bank's ACH file.
+
+Columns of a table mean what their usual names say, or a map, as in an export (reconciliation/statement.py). A line
+without a code is a payment that did not come back, unless its status says that it did.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import ClassVar
+
+from batchpay.intake.ach_records import is_ach
+from batchpay.reconciliation.sheet_reader import (
+    LOST_DIGITS,
+    day_comes_first,
+    foreign_cents,
+    foreign_date,
+    last_four_of,
+    opened,
+    read_sheet,
+    side_cents,
+)
+from batchpay.reconciliation.statement import ExportMap, direction_in, find_header, headers_seen, only_sheet
+from batchpay.returns.ach_file import ach_lines
+from batchpay.returns.codes import code_in
+from batchpay.returns.lines import ReturnFile, ReturnLine
+from batchpay.schemas.words import header_key, headers
+from batchpay.writing.atomic import Stream
+
+_KEYS = frozenset({"payment_id", "reference", "invoice", "account"})
+_WHOLE_ACCOUNT = re.compile(r"[0-9-]{5,17}", re.ASCII)
+"""A shorter one, or one with other characters, may be what a mask has left."""
+_HEAD_BYTES = 64
+_TEXT_CHARACTERS_MAX = 128
+
+
+class ReturnsMap(ExportMap):
+    """What a map file says of a table of returns."""
+
+    USUAL: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        kind: tuple(map(header_key, names)) for kind, names in headers("returns").items()
+    }
+
+    @staticmethod
+    def is_header(kinds: Collection[str]) -> bool:
+        """Whether a line that has these kinds of columns is the header: a code, and what to match by."""
+        return not {"code", "change_code"}.isdisjoint(kinds) and not _KEYS.isdisjoint(kinds)
+
+    def unknown_header(self, header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+        """Say what is not known of a header."""
+        asked = 'Which is the code (R01)? Name it in a map (--map): [columns] code = "..."'
+        return f"no header is known that names the return code and the payment. {headers_seen(header)} {asked}"
+
+
+def read_returns(path: str | Path | Stream, mapping: ReturnsMap | None = None) -> ReturnFile:
+    """Read a file of returns; raises FileRefused where it can't be read whole, or its control totals are not met."""
+    with opened(path) as file:
+        content = file.read()
+    digest, name = hashlib.sha256(content).hexdigest(), str(path)
+    if is_ach(content[:_HEAD_BYTES]):
+        return ReturnFile(name, digest, list(ach_lines(content, name)))
+    return _table(Stream(name, io.BytesIO(content)), digest, mapping or ReturnsMap())
+
+
+def _table(path: Stream, digest: str, mapping: ReturnsMap) -> ReturnFile:
+    with closing(read_sheet(path, only_sheet(path, mapping))) as lines:
+        _, at, rest = find_header(path, lines, mapping)
+        cells = [
+            (line, {kind: row[index] for kind, index in at.items() if index < len(row) and row[index] != LOST_DIGITS})
+            for line, row in rest
+        ]
+    day_first = bool(day_comes_first({row.get("date", "") for _, row in cells}))
+    found = list(_lines(cells, mapping, day_first=day_first))
+    return ReturnFile(str(path), digest, found, len(cells) - len(found))
+
+
+def _lines(
+    cells: Sequence[tuple[int, dict[str, str]]], mapping: ReturnsMap, *, day_first: bool
+) -> Iterator[ReturnLine]:
+    for line, row in cells:
+        status = row.get("status", "")
+        code = next(filter(None, (code_in(row.get(kind, "")) for kind in ("code", "change_code", "status"))), "")
+        is_return = code or mapping.says_it_came_back(status) or any(map(str.isalnum, row.get("code", "")))
+        if not is_return or not any(row.get(kind) for kind in _KEYS):
+            continue
+        amounts = filter(None, (side_cents(row.get(kind, "")) for kind in ("debit", "credit")))
+        cents = foreign_cents(row["amount"]) if row.get("amount") else next(amounts, None)
+        account = "".join(row.get("account", "").split())
+        texts = {kind: row.get(kind, "")[:_TEXT_CHARACTERS_MAX] for kind in ("payment_id", "reference", "invoice")}
+        yield ReturnLine(
+            line=line,
+            code=code,
+            day=foreign_date(row.get("date", ""), day_first=day_first, pattern=mapping.date_pattern),
+            cents=abs(cents) if cents else None,
+            direction=direction_in(row.get("direction", "")),
+            routing=row.get("routing", "").zfill(9) if row.get("routing") else "",
+            account=account if _WHOLE_ACCOUNT.fullmatch(account) else "",
+            last_four=last_four_of(account),
+            name=row.get("name", ""),
+            corrected=row.get("corrected", ""),
+            **texts,
+        )
