@@ -140,6 +140,26 @@ def test_what_a_person_decides_gives_back_its_own_day(ledger: Ledger, decided: S
         assert run.commit([1, 8] if decided is State.PENDING else [8], []) == wanted
 
 
+@pytest.mark.parametrize("decided", [State.DECLINED, State.PENDING])
+def test_what_a_run_without_the_limit_sent_counts_for_its_account(ledger: Ledger, decided: State) -> None:
+    """A doubt of it, once settled, made room that another payment had taken: the account got 200 of 100."""
+    first, second, third = batch_of(ledger, [1]), batch_of(ledger, [1], b"two"), batch_of(ledger, [1], b"three")
+    limits = DayLimits(max_per_payee_day=100)
+    with run_of(ledger, first, DayLimits()) as run:
+        assert run.commit([1], []) == {1}
+        run.commit([], [(1, IN_DOUBT)])
+        run.finish(None)
+    with run_of(ledger, second, limits) as run:
+        assert run.commit([1], []) == set()
+        run.finish(None)
+    settle(ledger, first, {1: decided})
+    for batch, granted in ((second, {1}), (third, set())):
+        with run_of(ledger, batch, limits) as run:
+            assert run.commit([1], []) == granted
+            run.finish(None)
+    assert ledger.check() == []
+
+
 def test_a_killed_run_keeps_what_it_was_sending(ledger_factory: LedgerFactory) -> None:
     """Its rows are in doubt: they may have been paid. What it had spilled counts as it ended."""
     ledger = ledger_factory.create()

@@ -221,15 +221,9 @@ def test_a_run_is_not_shut_out_while_it_commits(factory: PostgresFactory) -> Non
 def of_group(run: of_run.PostgresRun, intents: Sequence[int]) -> tuple[object, ...]:
     """What the run would ask with now, for these rows."""
     head = (run._id, run._token, run._generation, run._batch, list(intents))
-    return (
-        *head,
-        *[[] for _ in range(8)],
-        0,
-        run._number + 1,
-        "ada",
-        '{"sending":"2"}',
-        bytes(32),
-    )
+    event = (0, run._number + 1, "ada", '{"sending":"2"}', bytes(32))
+    of_day: tuple[object, ...] = (run._id, run._batch, list(intents), [], [], None, None)
+    return (*head, *[[] for _ in range(8)], *event, *of_day)
 
 
 def test_a_database_that_stays_away_stops_the_run_and_keeps_the_answers(

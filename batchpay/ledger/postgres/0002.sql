@@ -8,8 +8,7 @@ CREATE INDEX payment_scheduled ON batchpay.payment (batch, pay_on) WHERE pay_on 
 GRANT UPDATE (pay_on) ON batchpay.payment TO batchpay_app;
 
 -- What was sent on a day counts while it may be paid, on the day of the run that sent it. What runs did is in their
--- totals, so that no commit of one waits for another's; here is what others took out of that again. By account it is kept
--- only by runs with a limit for one account.
+-- totals, so that no commit of one waits for another's; here is what others took out of that again.
 CREATE TABLE batchpay.day_total (
     environment text NOT NULL,
     day integer NOT NULL,
@@ -81,9 +80,9 @@ AS $$
             AND (b.registered_at >= p_begins OR p.pay_on >= p_today)
 $$;
 
--- Adds rows to what was sent on their days, or with -1 takes them out. What was sent while no limit for one account was
--- set was not counted by account, and is not taken out.
-CREATE FUNCTION batchpay.count_on_days(p_batch integer, p_rows integer[], p_sign integer, p_by_direction boolean)
+-- Adds rows to what was sent on their days, or with -1 takes them out. Accounts are always taken in their order: two that
+-- count the same ones never wait for each other.
+CREATE FUNCTION batchpay.count_on_days(p_batch integer, p_rows integer[], p_sign integer)
 RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET search_path = pg_catalog, pg_temp
 AS $$
@@ -99,17 +98,12 @@ BEGIN
                 FROM batchpay.run r WHERE r.id = q.run)) AS day FROM batchpay.payment q
                 WHERE q.batch = p_batch AND q.row = w.row LIMIT 1) AS p
             JOIN batchpay.batch b ON b.id = p_batch
-            WHERE p.day IS NOT NULL GROUP BY b.environment, p.day, p.direction, p.account
+            WHERE p.day IS NOT NULL GROUP BY b.environment, p.day, p.direction, p.account ORDER BY p.day, p.account
     LOOP
-        IF p_by_direction THEN
-            INSERT INTO batchpay.day_total AS d VALUES (v_row.environment, v_row.day, v_row.direction, v_row.cents)
-                ON CONFLICT (environment, day, direction) DO UPDATE SET cents = d.cents + excluded.cents;
-        END IF;
-        UPDATE batchpay.payee_day d SET cents = greatest(0, d.cents + v_row.cents)
-            WHERE d.environment = v_row.environment AND d.day = v_row.day AND d.account = v_row.account;
-        IF NOT FOUND AND p_sign > 0 THEN
-            INSERT INTO batchpay.payee_day VALUES (v_row.environment, v_row.day, v_row.account, v_row.cents);
-        END IF;
+        INSERT INTO batchpay.day_total AS d VALUES (v_row.environment, v_row.day, v_row.direction, v_row.cents)
+            ON CONFLICT (environment, day, direction) DO UPDATE SET cents = d.cents + excluded.cents;
+        INSERT INTO batchpay.payee_day AS d VALUES (v_row.environment, v_row.day, v_row.account, v_row.cents)
+            ON CONFLICT (environment, day, account) DO UPDATE SET cents = d.cents + excluded.cents;
     END LOOP;
 END $$;
 
@@ -123,8 +117,8 @@ CREATE FUNCTION batchpay.count_arrived() RETURNS void LANGUAGE sql SET search_pa
         WHERE p.sent_on IS NOT NULL AND p.state IN (4, 5, 7) GROUP BY 1, 2, 3;
 $$;
 
--- Checks what was just granted (what `commit_group` has returned) against the limits of the run's day, and undoes it all
--- where it exceeds one.
+-- Counts by account what was just granted and ended (what `commit_group` has returned), and undoes it all where more was
+-- sent on the run's day than a limit allows. Without a limit it waits only for those who pay the same accounts.
 --   BP008 with the rows of `intents`, more would be sent on the day than a limit allows
 CREATE FUNCTION batchpay.within_day(
     p_granted bigint[], p_run integer, p_batch integer, p_intents integer[], p_rows integer[], p_states smallint[],
@@ -137,14 +131,19 @@ DECLARE
     v_environment text;
     v_full smallint[];
 BEGIN
-    PERFORM pg_advisory_xact_lock(7089057378828283248);
+    IF p_max_per_day IS NOT NULL OR p_max_per_payee_day IS NOT NULL THEN
+        PERFORM pg_advisory_xact_lock(7089057378828283248);
+    END IF;
     SELECT r.day, b.environment INTO v_day, v_environment
         FROM batchpay.run r JOIN batchpay.batch b ON b.id = r.batch WHERE r.id = p_run;
-    IF p_max_per_payee_day IS NOT NULL THEN
-        PERFORM batchpay.count_on_days(p_batch, ARRAY (SELECT o.row FROM unnest(p_rows, p_states) AS o (row, state)
-            WHERE o.state IN (3, 6)), -1, false);
-        PERFORM batchpay.count_on_days(p_batch, p_intents, 1, false);
-    END IF;
+    INSERT INTO batchpay.payee_day AS d
+        SELECT v_environment, p.day, p.account, sum(m.sign * p.amount_cents)
+            FROM (SELECT i.row, 1 AS sign FROM unnest(p_intents) AS i (row)
+                UNION ALL SELECT o.row, -1 FROM unnest(p_rows, p_states) AS o (row, state) WHERE o.state IN (3, 6)) AS m
+            CROSS JOIN LATERAL (SELECT q.account, q.amount_cents, greatest(q.sent_on, v_day) AS day
+                FROM batchpay.payment q WHERE q.batch = p_batch AND q.row = m.row LIMIT 1) AS p
+            GROUP BY p.day, p.account ORDER BY p.day, p.account
+        ON CONFLICT (environment, day, account) DO UPDATE SET cents = d.cents + excluded.cents;
     IF p_max_per_day IS NOT NULL THEN
         v_full := ARRAY (SELECT s.direction FROM batchpay.sent_on_day s WHERE s.environment = v_environment
             AND s.day = v_day GROUP BY s.direction HAVING sum(s.cents) > p_max_per_day);

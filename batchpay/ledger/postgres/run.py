@@ -71,8 +71,7 @@ class PostgresRun:
     ) -> None:
         self._store = store
         self.sending = sending
-        group = sql.COMMIT_UNIQUE_GROUP if is_unique else sql.COMMIT_GROUP
-        self._commits = sql.within_day(group) if sending.limits.are_set else group
+        self._commits = sql.COMMIT_UNIQUE_GROUP if is_unique else sql.COMMIT_GROUP
         self._is_unique = is_unique
         self.repeated = 0
         self._batch, self._name, self._who = batch, name, who
@@ -214,7 +213,7 @@ class PostgresRun:
             head = (self._id, self._token, self._generation, self._batch, intents)
             limits = self.sending.limits
             of_day = (self._id, self._batch, intents, *columns[:2], limits.max_per_day, limits.max_per_payee_day)
-            return (*head, *columns, at, number, self._who, detail, mac, *(of_day if limits.are_set else ()))
+            return (*head, *columns, at, number, self._who, detail, mac, *of_day)
 
         *attempts, seq = self._call(arguments, intents, number, mac)
         self._number, self._mac = number, mac

@@ -227,18 +227,12 @@ ATTEMPT_NUMBERS = (
 )
 SEQ_OF_EVENT = "SELECT seq FROM batchpay.event WHERE chain = %s AND number = %s"
 COMMIT_GROUP = (
-    "SELECT batchpay.commit_group(%s::int, %s::bytea, %s::int, %s::int, %s::int[], %s::int[], %s::smallint[],"
-    " %s::int[], %s::text[], %s::text[], %s::text[], %s::text[], %s::bytea[], %s::bigint, %s::bigint, %s::text,"
-    " %s::text, %s::bytea)"
+    "SELECT batchpay.within_day(batchpay.commit_group(%s::int, %s::bytea, %s::int, %s::int, %s::int[], %s::int[],"
+    " %s::smallint[], %s::int[], %s::text[], %s::text[], %s::text[], %s::text[], %s::bytea[], %s::bigint, %s::bigint,"
+    " %s::text, %s::text, %s::bytea), %s::int, %s::int, %s::int[], %s::int[], %s::smallint[], %s::bigint, %s::bigint)"
 )
+"""Commits a group, unless more than the limits of its day would be sent with it."""
 COMMIT_UNIQUE_GROUP = COMMIT_GROUP.replace("commit_group", "commit_unique_group")
-
-
-@cache
-def within_day(statement: str) -> str:
-    """Return the statement that commits a group, unless more than the limits of its day would be sent with it."""
-    asked = "%s::int, %s::int, %s::int[], %s::int[], %s::smallint[], %s::bigint, %s::bigint"
-    return f"SELECT batchpay.within_day({statement.removeprefix('SELECT ')}, {asked})"
 
 
 @cache
@@ -250,7 +244,7 @@ def here(statement: str) -> str:
 # Sums of a day. Accounts are digests, written as the bytes that they are.
 
 _WANTED_ROWS = "SELECT value::int FROM json_array_elements_text(%(rows)s::json)"
-COUNT_ON_DAYS = [f"SELECT batchpay.count_on_days(%(batch)s, ARRAY({_WANTED_ROWS}), %(sign)s, true)"]
+COUNT_ON_DAYS = [f"SELECT batchpay.count_on_days(%(batch)s, ARRAY({_WANTED_ROWS}), %(sign)s)"]
 DOUBT_TODAY = f"UPDATE batchpay.payment SET sent_on = %(day)s WHERE batch = %(batch)s AND row IN ({_WANTED_ROWS})"
 DAYS_UNLIKE_ROWS = "SELECT DISTINCT day FROM batchpay.day_unlike_rows ORDER BY day"
 DROP_DAYS = "DELETE FROM batchpay.payee_day WHERE day < %s"

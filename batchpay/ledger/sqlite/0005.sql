@@ -5,8 +5,8 @@ ALTER TABLE row ADD COLUMN pay_on INTEGER;
 
 CREATE INDEX row_scheduled ON row (id >> 32, pay_on, direction, amount_cents) WHERE state = 3 AND pay_on IS NOT NULL;
 
--- What was sent on a day (a number that counts days), by direction, and while there is a limit for one account by
--- account: the run's day, as long as it may be paid.
+-- What was sent on a day (a number that counts days), by direction and by account: the run's day, as long as it may be
+-- paid.
 CREATE TABLE day_total (
     environment TEXT NOT NULL,
     day INTEGER NOT NULL,

@@ -105,6 +105,7 @@ class SqliteMover(mover.Mover):
         for statement, parameters in ((sql.GRANT[ids], which), (sql.BEGIN_ATTEMPTS[ids], (at, day.day, *which))):
             if self._transaction.execute(statement, parameters).rowcount != len(rows):
                 raise NotAsClaimed(f"the ledger is damaged: rows {write_ranges(rows)} are not all pending any more")
+        self._transaction.execute(sql.COUNT_GRANTED[ids], (day.environment, day.day, *which))
         return granted
 
     def end(self, outcomes: Mapping[int, Outcome], sent: Mapping[int, BeingSent], at: int) -> None:
@@ -142,10 +143,10 @@ class SqliteMover(mover.Mover):
                 self._transaction.execute(sql.ADD_TO_DAY, (day.environment, day.day, direction, cents))
         self._of_day.clear()
 
-    def count_payees(self, rows: Collection[int], sign: int) -> None:
-        """Add rows to what their accounts were sent on the run's day, or with -1 take them out."""
-        asked = {"batch": self._batch, "rows": json.dumps(list(rows)), "sign": sign}
+    def give_back(self, rows: Sequence[int]) -> None:
+        """Take rows that were not paid out of what their accounts were sent."""
         if rows:
+            asked = {"batch": self._batch, "rows": json.dumps(rows), "sign": -1}
             self._transaction.execute(sql.COUNT_ON_PAYEE_DAY, asked)
 
     def _ids(self, rows: Collection[int]) -> tuple[sql.Ids, tuple[Any, ...]]:

@@ -185,15 +185,16 @@ class SqliteRun:
             judged = mover.judged(proved, is_unique=self._is_unique)
             mover.end(judged, self._sent, at)
             wanted = mover.grantable(intents) if claimed is None else claimed
-            day, by_account = self.sending, self.sending.limits.max_per_payee_day is not None
+            day, back = (
+                self.sending,
+                [row for row, one in judged.items() if one.state in (State.PENDING, State.DECLINED)],
+            )
+            mover.give_back(back)
             if day.limits.are_set:  # what is given back makes room
-                back = [row for row, outcome in judged.items() if outcome.state in (State.PENDING, State.DECLINED)]
                 mover.count_day(day)
-                mover.count_payees(back if by_account else (), -1)
                 wanted = {row: wanted[row] for row in fitting(day, transaction.execute, sql, self._batch, wanted)}
             granted = mover.grant(wanted, at, day)
             mover.count_day(day)
-            mover.count_payees(granted if by_account else (), 1)
             mover.finish()
         self.repeated += sum(judged[row] is not outcome for row, outcome in proved.items())
         return granted

@@ -230,6 +230,11 @@ BEGIN_ATTEMPTS = {
     f" WHERE attempt.state = {PENDING}"
     for ids, which in _WHICH.items()
 }
+COUNT_GRANTED = {
+    ids: f"INSERT INTO payee_day SELECT ?, ?, account, amount_cents FROM row WHERE id {which}"
+    " ON CONFLICT (environment, day, account) DO UPDATE SET cents = cents + excluded.cents"
+    for ids, which in _WHICH.items()
+}
 END_SENDING = {
     ids: f"UPDATE row {'NOT INDEXED' if ids == 'range' else ''} SET state = ?, reasons = NULL, seal = NULL"
     f" WHERE id {which} AND state = {SENDING}"
@@ -258,11 +263,9 @@ COUNT_ON_DAY = (
 )
 COUNT_ON_PAYEE_DAY = (
     f"INSERT INTO payee_day SELECT environment, sent_on, account, :sign * sum(amount_cents) {_COUNTED_ROWS}"
-    " AND (:sign > 0 OR EXISTS (SELECT 1 FROM payee_day AS known WHERE known.environment = batch.environment"
-    " AND known.day = sent_on AND known.account = row.account)) GROUP BY sent_on, account"
-    " ON CONFLICT (environment, day, account) DO UPDATE SET cents = max(0, cents + excluded.cents)"
+    " GROUP BY sent_on, account"
+    " ON CONFLICT (environment, day, account) DO UPDATE SET cents = cents + excluded.cents"
 )
-"""What was sent while no limit was set was not counted here, and is not taken out."""
 COUNT_ON_DAYS = [COUNT_ON_DAY, COUNT_ON_PAYEE_DAY]
 DOUBT_TODAY = "UPDATE attempt SET sent_on = :day WHERE id IN (SELECT :batch << 32 | value FROM json_each(:rows))"
 DROP_DAYS = "DELETE FROM payee_day WHERE day < ?"
