@@ -123,7 +123,7 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
                 _look_for_doubts(context, codes)
         raise error from raised.__cause__
     finally:
-        if metrics is not None and (problem := _write_metrics(context, metrics, account, codes)):
+        if metrics is not None and (problem := _write_metrics(context, metrics, account, codes, options)):
             click.echo(f"batchpay: {printable(problem)}", err=True)
             codes.append(6)
         if handler is not None and options["log_file"] and handler.lost:
@@ -237,8 +237,11 @@ def _look_for_doubts(context: Context, codes: list[int]) -> None:
         codes.append(7)
 
 
-def _write_metrics(context: Context, path: Path, account: CallLog, codes: list[int]) -> str | None:
+def _write_metrics(
+    context: Context, path: Path, account: CallLog, codes: list[int], options: dict[str, Any]
+) -> str | None:
     """Write the metrics; tells what kept them from being written: the payments are made either way."""
+    from batchpay.operations.inbox import files_by_state
     from batchpay.operations.metrics import write_metrics
     from batchpay.workflows.health import ledger_state
 
@@ -246,6 +249,9 @@ def _write_metrics(context: Context, path: Path, account: CallLog, codes: list[i
         state = ledger_state(context.settings_to_look_with)
     except BatchpayError:  # what is wrong with the ledger ended the call, or will end the next one
         state = None
+    inbox: dict[str, int] = {}
+    with contextlib.suppress(NotUsable):  # the call's own error
+        inbox = files_by_state(folder, now_s=time.time()) if (folder := options.get("inbox")) else {}
     try:
         write_metrics(
             path,
@@ -255,6 +261,7 @@ def _write_metrics(context: Context, path: Path, account: CallLog, codes: list[i
             datetime.now(UTC),
             state,
             ended=account.ended,
+            inbox=inbox,
             completed=account.has_completed(codes),
         )
     except NotUsable as error:

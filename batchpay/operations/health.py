@@ -66,6 +66,8 @@ class LedgerState:
     """Rows whose day has not come, by DEBIT and CREDIT."""
     next_pay_on: date | None
     """The first day on which some of them are due."""
+    last_registered: datetime | None = None
+    """When a file was last registered."""
 
     @property
     def oldest_doubt(self) -> datetime | None:
@@ -117,7 +119,8 @@ def read_ledger_state(ledger: Ledger, environment: Environment) -> LedgerState:
     waiting.sort(key=lambda one: one.since)
     scheduled = added_up(batch.scheduled_apart for batch in batches)
     next_pay_on = min((day for batch in batches if (day := batch.next_pay_on)), default=None)
-    return LedgerState(environment, len(batches), by_state, in_doubt, waiting, scheduled, next_pay_on)
+    registered = max((batch.registered_at for batch in batches), default=None)
+    return LedgerState(environment, len(batches), by_state, in_doubt, waiting, scheduled, next_pay_on, registered)
 
 
 def _banking_day_until(day: date) -> date:
@@ -347,6 +350,18 @@ def last_call(last: LastCall | None, expect_every: timedelta | None, now: dateti
         text = f"{completed}, expected every {_age(expect_every)} of banking days"
         return HealthFinding("last call", text, 6, details)
     return HealthFinding("last call", completed, 0, details)
+
+
+def last_file(last: datetime | None, expect_file: timedelta, now: datetime, *, on_banking_days: bool) -> HealthFinding:
+    """Check whether a file was registered within the time expected: one that never comes fails no call."""
+    text = "no file was ever registered" if last is None else f"the last file was registered {local_time(last)}"
+    details = {"registered_at": instant(last)}
+    begin, end = (last or now).astimezone(), now.astimezone()
+    waited = banking_time(begin, end) if on_banking_days else end - begin
+    if last is not None and waited <= expect_file and (last - now).total_seconds() <= _CLOCK_BACK_S:
+        return HealthFinding("last file", text, 0, details)
+    of_days = " of banking days" if on_banking_days else ""
+    return HealthFinding("last file", f"{text}, expected every {_age(expect_file)}{of_days}", 6, details)
 
 
 def disk(ledger: Path | None, witness: Path) -> HealthFinding:

@@ -77,6 +77,14 @@ def never_taken(folder: str | Path) -> list[str]:
     )
 
 
+def files_by_state(folder: str | Path, *, now_s: float) -> dict[str, int]:
+    """Count an inbox's files: `waiting` to be taken, `incomplete`, or `ignored` by every call; raises NotUsable."""
+    complete, ignored = complete_files(folder, now_s=now_s), set(never_taken(folder))
+    left = [path.name for path, _ in waiting_files(folder, now_s=now_s) if path not in complete]
+    never = sum(name in ignored or is_named_as_ours(name) for name in left)
+    return {"waiting": len(complete), "incomplete": len(left) - never, "ignored": never}
+
+
 def _is_whole(name: str, status: os.stat_result, control: os.stat_result | None, now_s: float) -> bool:
     is_stated = control is not None and stat.S_ISREG(control.st_mode)
     return is_stated or (not is_named_as_ours(name) and _is_settled(status, now_s))

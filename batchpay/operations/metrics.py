@@ -34,16 +34,18 @@ def write_metrics(
     *,
     completed: bool,
     ended: Mapping[str, int] = MappingProxyType({}),
+    inbox: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
     """Write the metrics of one call, atomically, readable by all; raises NotUsable.
 
     `state` is what the ledger holds after the call; None means that it could not be read. `ended` has the exit codes of
-    files without a summary: refused, or their check failed. The time of the last call
+    files without a summary: refused, or their check failed; `inbox` counts files by state. The time of the last call
     that completed all its work is carried over from the previous file, so that an alert can use its age.
     """
     completed_at_s = finished_at.timestamp() if completed else _completed_before(Path(path))
     lines = (
         *_ledger_lines(state),
+        *_metric("inbox_files", "Files in the inbox.", [(f'state="{name}"', count) for name, count in inbox.items()]),
         *_lines(summaries, ended, exit_code, started_at, finished_at, completed_at_s),
     )
     text = "".join(lines)
@@ -68,6 +70,9 @@ def _ledger_lines(state: LedgerState | None) -> Iterable[str]:
     yield from _metric("waiting_batches", "Batches with rows that wait to be sent.", [(where, len(state.waiting))])
     since = state.waiting[0].since.timestamp() if state.waiting else 0.0
     yield from _metric("oldest_waiting_timestamp_seconds", "Since when the oldest waits; 0 is none.", [(where, since)])
+    registered = state.last_registered.timestamp() if state.last_registered else 0.0
+    words = "When a file was last registered; 0 is never."
+    yield from _metric("last_registered_timestamp_seconds", words, [(where, registered)])
     rows = sum(totals.rows for totals in state.scheduled.values())
     cents = [(f'{where},direction="{name}"', totals.cents) for name, totals in sorted(state.scheduled.items())]
     next_day = datetime.combine(state.next_pay_on, time(), UTC).timestamp() if state.next_pay_on else 0.0

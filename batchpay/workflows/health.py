@@ -37,6 +37,10 @@ class HealthLimits:
 
     expect_every: timedelta | None = None
     """A call must have completed within this time, counting banking days only."""
+    expect_file: timedelta | None = None
+    """A file must have been registered within this time."""
+    on_banking_days: bool = False
+    """Whether that time counts banking days only."""
     backup_every: timedelta | None = None
     inbox: Path | None = None
     inbox_age: timedelta = timedelta(hours=1)
@@ -113,6 +117,11 @@ def _ledger_findings(settings: Settings, limits: HealthLimits, now: datetime) ->
             checks.doubts(state, now),
             checks.waiting_batches(_waiting(ledger, state, settings), now),
             *([checks.scheduled(state)] if state.scheduled else []),
+            *(
+                [checks.last_file(state.last_registered, expected, now, on_banking_days=limits.on_banking_days)]
+                if (expected := limits.expect_file) is not None
+                else []
+            ),
             *([checks.machines(live)] if live else []),
             *([checks.set_aside(answered)] if (answered := _set_aside(ledger, batches)) else []),
             checks.backup_of_database(limits.backup_every)

@@ -247,6 +247,33 @@ def test_a_call_that_is_overdue() -> None:
     assert never.startswith("no call has completed yet (one ended ") and never.endswith(" with exit code 6)")
 
 
+@pytest.mark.parametrize(
+    ("last", "on_banking_days", "code"),
+    [
+        (None, True, 6),
+        (NOW - 27 * HOUR, False, 6),
+        (NOW - 25 * HOUR, False, 0),
+        (datetime(2026, 11, 20, 20, 0, tzinfo=UTC), False, 6),  # Friday evening, seen on Monday morning
+        (datetime(2026, 11, 20, 20, 0, tzinfo=UTC), True, 0),
+        (NOW + 2 * HOUR, False, 6),  # the clock was ahead: nothing would be overdue until then
+    ],
+)
+def test_a_file_that_never_came(last: datetime | None, on_banking_days: bool, code: int) -> None:
+    """A payroll file that nobody sends was a perfect night."""
+    now = datetime(2026, 11, 23, 12, 0, tzinfo=UTC) if last and last.day == 20 else NOW
+    assert checks.last_file(last, 26 * HOUR, now, on_banking_days=on_banking_days).exit_code == code
+
+
+def test_the_last_file_is_the_ledgers(settings: Settings, tmp_path: Path) -> None:
+    """Whoever expects a file finds when one was last registered; others see no such line."""
+    with ledger_in(tmp_path) as ledger:
+        add_batch(ledger, [Planned(1)])
+    assert "last file" not in found(settings)
+    assert found(settings, HealthLimits(expect_file=HOUR))["last file"].exit_code == 0
+    late = found(settings, HealthLimits(expect_file=HOUR), datetime.now(UTC) + 2 * HOUR)["last file"]
+    assert late.exit_code == 6 and "expected every 60 min" in late.message
+
+
 def test_the_last_completed_call_is_kept_over_one_that_failed(tmp_path: Path) -> None:
     """A damaged file says that nothing is known."""
     path = last_call_path(tmp_path / "ledger.db")

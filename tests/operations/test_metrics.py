@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,12 +12,14 @@ import pytest
 
 from batchpay.errors import NotUsable
 from batchpay.operations.health import read_ledger_state
+from batchpay.operations.inbox import files_by_state
 from batchpay.operations.metrics import write_metrics
 from batchpay.payment import Environment, State, Totals
 from batchpay.summary import Summary
 from tests.support.ledger_factory import Planned, add_batch, ledger_in
 
 BEGAN = datetime(2026, 11, 23, 2, 30, tzinfo=UTC)
+NOW_S = time.time()
 ENDED = datetime(2026, 11, 23, 2, 31, 1, 500_000, tzinfo=UTC)
 SAMPLE = re.compile(r'(batchpay_[a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (-?[0-9]+(?:\.[0-9]+)?)')
 LABEL = re.compile(r'([a-z]+)="((?:[^"\\\n]|\\["\\n])*)"')
@@ -130,17 +133,24 @@ def test_gauges_show_the_whole_ledger(tmp_path: Path) -> None:
         state = read_ledger_state(ledger, Environment.TEST)
         other = read_ledger_state(ledger, Environment.LIVE)
     path = tmp_path / "batchpay.prom"
-    write_metrics(path, [], 7, BEGAN, ENDED, state, completed=True)
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    for name in ("pay.csv", "pay.csv.control.toml", "new.csv", "cut.part", "pay.rejects.csv", "list.txt"):
+        (inbox / name).write_text("x")
+    files = files_by_state(inbox, now_s=NOW_S)
+    write_metrics(path, [], 7, BEGAN, ENDED, state, completed=True, inbox=files)
     found = parsed(path)
 
     def gauge(name: str, **given: str) -> float:
         return found[f"batchpay_{name}", frozenset(given.items())]
 
+    assert [gauge("inbox_files", state=one) for one in ("waiting", "incomplete", "ignored")] == [1, 2, 2]
     assert gauge("ledger_readable") == 1
     assert gauge("ledger_rows", environment="test", state="accepted") == 2
     assert gauge("ledger_amount_cents", environment="test", state="in_doubt") == 700
     assert gauge("waiting_batches", environment="test") == 1
     assert gauge("oldest_doubt_timestamp_seconds", environment="test") > 0
+    assert gauge("last_registered_timestamp_seconds", environment="test") == pytest.approx(NOW_S, abs=600)
     assert other.batches == 0 and other.oldest_doubt is None
     write_metrics(path, [], 5, BEGAN, ENDED, completed=False)
     found = parsed(path)
