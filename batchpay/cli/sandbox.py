@@ -42,14 +42,12 @@ _option = partial(option, own="SANDBOX_")
 @_option(
     "--latency", type=click.FloatRange(0), default=0.0, metavar="MS", help="Minimum milliseconds before an answer."
 )
-@_option("--seed", type=int, default=0, show_default=True, help="Random seed for faults that have a probability.")
 @_option("--faults", metavar="FILE", help="JSON list of fault rules to start with.")
 @_option(
     "--returns",
     metavar="FILE",
     help="Keep a bank's return file of the payments that came back: FILE.csv, or FILE.ach as NACHA.",
 )
-@_option("--lenient", is_flag=True, help="Check only that required fields are present.")
 @_option("--list-magic", is_flag=True, help="List the account number endings that get an answer other than success.")
 @_option("--list-dialects", is_flag=True, help="List the dialects and the gateway profile that each needs.")
 @_option("--api-id", default="sandbox", show_default=True, help="API id that it accepts.")

@@ -108,7 +108,7 @@ def _standing(sandbox: Sandbox, number: str) -> Account:
 def _submitted(sandbox: Sandbox, exchange: SandboxExchange, *, update: bool) -> dict[str, Any]:
     """Check the submitted node and return its attributes, secrets masked."""
     body = exchange.json_object()
-    problems = account_problems(body, update=update, lenient=sandbox.options.lenient)
+    problems = account_problems(body, update=update)
     if problems:
         raise Refused("fields", *problems)
     return {name: "****" if name in _SECRETS else value for name, value in body["gateway"].items()}

@@ -7,7 +7,7 @@ not what Nacha or our own caution adds. So are its closed lists, which share not
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -206,13 +206,13 @@ EMAILS_NODE = "emails"
 """A node in `billing` that holds several addresses as {"billingEmail": [...]}: our assumption."""
 
 
-def payment_problems(body: Mapping[str, Any], *, lenient: bool) -> list[Problem]:
+def payment_problems(body: Mapping[str, Any]) -> list[Problem]:
     """Return everything that is wrong with a payment."""
     recurring = body.get("recurringIndicator") == "TRUE"
     wanted = {"billing", "shipping", "ach"} | ({"recurring"} if recurring else set())
-    problems = _node_problems("", body, PAYMENT, allowed=set(NODES), lenient=lenient)
+    problems = _node_problems("", body, PAYMENT, set(NODES))
     for name, fields in NODES.items():
-        if name in body and name not in wanted and not lenient:
+        if name in body and name not in wanted:
             problems.append(Problem(name, "is not expected where recurringIndicator is not TRUE"))
         elif name in wanted:
             node = body.get(name)
@@ -220,31 +220,26 @@ def payment_problems(body: Mapping[str, Any], *, lenient: bool) -> list[Problem]
                 problems.append(Problem(name, "is required" if node is None else "must be an object"))
                 continue
             allowed = {EMAILS_NODE} if name == "billing" else set()
-            problems += _node_problems(f"{name}.", node, fields, allowed=allowed, lenient=lenient)
-            if not lenient and name in ("billing", "shipping"):
+            problems += _node_problems(f"{name}.", node, fields, allowed)
+            if name in ("billing", "shipping"):
                 problems += _state_problems(name, node)
-            if name == "billing" and EMAILS_NODE in node and not lenient:
+            if name == "billing" and EMAILS_NODE in node:
                 problems += _emails_problems(node[EMAILS_NODE])
     return problems
 
 
 def _node_problems(
-    prefix: str, node: Mapping[str, Any], fields: Mapping[str, Field], *, allowed: set[str], lenient: bool
+    prefix: str, node: Mapping[str, Any], fields: Mapping[str, Field], allowed: Set[str] = frozenset()
 ) -> list[Problem]:
     problems = []
     for name, item in fields.items():
         if name not in node:
             if item.required:
                 problems.append(Problem(prefix + name, "is required"))
-        elif not lenient and (wrong := item.check(node[name])):
+        elif wrong := item.check(node[name]):
             problems.append(Problem(prefix + name, wrong))
-    if not lenient:
-        problems += [
-            Problem(prefix + name, "is not a field of this interface")
-            for name in node
-            if name not in fields and name not in allowed
-        ]
-    return problems
+    unknown = [name for name in node if name not in fields and name not in allowed]
+    return problems + [Problem(prefix + name, "is not a field of this interface") for name in unknown]
 
 
 def _state_problems(name: str, node: Mapping[str, Any]) -> list[Problem]:
@@ -290,14 +285,12 @@ UPDATED = ("processorA_cc", "processorA_ach", "processorC_cc")
 """Processor B's accounts can be created, not updated."""
 
 
-def account_problems(body: Mapping[str, Any], *, update: bool, lenient: bool) -> list[Problem]:
+def account_problems(body: Mapping[str, Any], *, update: bool) -> list[Problem]:
     """Return everything that is wrong with a gateway account to create or update."""
     node = body.get("gateway")
     if not isinstance(node, dict):
         return [Problem("gateway", "is required" if node is None else "must be an object")]
-    problems = (
-        [] if lenient else [Problem(name, "is not a field of this interface") for name in body if name != "gateway"]
-    )
+    problems = [Problem(name, "is not a field of this interface") for name in body if name != "gateway"]
     names = UPDATED if update else CREATED
     fields: dict[str, Field] = {
         "enabled": Field(whole(1, 1), required=True),
@@ -310,7 +303,4 @@ def account_problems(body: Mapping[str, Any], *, update: bool, lenient: bool) ->
     # What one processor requires, the interface lists as optional for the others.
     fields |= {name: replace(item, required=False) for own in _OF_PROCESSOR.values() for name, item in own.items()}
     fields |= _OF_PROCESSOR.get(processor, {})
-    # The name decides what is stored and how, so it is checked even where little else is.
-    if lenient and node.get("gateway_name") not in names:
-        return [Problem("gateway.gateway_name", "is required, one of those there are")]
-    return problems + _node_problems("gateway.", node, fields, allowed=set(), lenient=lenient)
+    return problems + _node_problems("gateway.", node, fields)

@@ -85,7 +85,7 @@ class Sandbox:
 
     def __post_init__(self) -> None:
         self.dialect = DIALECTS[self.options.dialect]
-        self.rules = FaultRules(self.options.seed)
+        self.rules = FaultRules()
         self.limiter = Limiter(self.options.limit, self.options.limit_kind)
 
     def keep_returns(self) -> None:
@@ -161,7 +161,7 @@ class Sandbox:
 
     def _check_query(self, request: Request) -> None:
         unknown = sorted(set(request.args) - _QUERY_NAMES.get(request.path, frozenset()))
-        if unknown and not self.options.lenient:
+        if unknown:
             raise Refused("fields", Problem(unknown[0], "is not a parameter of this interface"))
 
     def _with_limit_headers(self, reply: Reply) -> Reply:

@@ -1,9 +1,9 @@
 """Deliberate faults: what the sandbox can do instead of answering as it should, and the rules that say when.
 
 A rule is a JSON object: `fault` (a name below) and, optionally, `operation` (one of those below, payment by default),
-`at` (the n-th request of that operation since the rule was set, from 1), `every` (each n-th), `probability` (0 to 1,
-drawn with the sandbox's seed), `times` (at most this many), `code` of a decline or return, `text` of a decline,
-`status` (HTTP status, for `status`), `retry_after` (the header, verbatim) and `delay_ms` (for `slow`).
+`at` (the n-th request of that operation since the rule was set, from 1), `every` (each n-th), `times` (at most this
+many), `code` of a decline or return, `text` of a decline, `status` (HTTP status, for `status`), `retry_after` (the
+header, verbatim) and `delay_ms` (for `slow`).
 
 An ending of an account number asks for a fault too: its last six characters are `9900` and two digits. Samples and
 tests choose their ordinary accounts so that they never end in `9900NN`.
@@ -11,7 +11,6 @@ tests choose their ordinary accounts so that they never end in `9900NN`.
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -151,7 +150,6 @@ _TYPES: dict[str, Any] = {
     "operation": (str,),
     "at": (int,),
     "every": (int,),
-    "probability": (int, float),
     "times": (int,),
     "code": (str,),
     "text": (str,),
@@ -193,7 +191,7 @@ class _Rule:
     seen: int = 0
     fired: int = 0
 
-    def fires(self, operation: str, chance: random.Random) -> bool:
+    def fires(self, operation: str) -> bool:
         """Count the request and return whether it is hit."""
         meant = self.given.get("operation", "payment")
         if operation not in _GROUPS.get(meant, (meant,)):
@@ -206,8 +204,6 @@ class _Rule:
             return False
         if "every" in given and self.seen % given["every"]:
             return False
-        if "probability" in given and chance.random() >= given["probability"]:
-            return False
         self.fired += 1
         return True
 
@@ -219,11 +215,9 @@ class _Rule:
 class FaultRules:
     """The rules in force, and how often each was hit."""
 
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._rules: list[_Rule] = []
-        self._chance = random.Random(seed)  # noqa: S311 (which request is hit need not be unguessable)
 
     def set(self, rules: Any) -> None:
         """Replace the old rules with new ones; raises BadRule and changes nothing if one can't be applied."""
@@ -232,12 +226,11 @@ class FaultRules:
         checked = [_Rule(_checked(rule)) for rule in rules]
         with self._lock:
             self._rules = checked
-            self._chance = random.Random(self._seed)  # noqa: S311
 
     def next(self, operation: str) -> Fault | None:
         """Count a request with every rule; the first that fires decides."""
         with self._lock:
-            fired = [rule for rule in self._rules if rule.fires(operation, self._chance)]
+            fired = [rule for rule in self._rules if rule.fires(operation)]
             return fired[0].fault() if fired else None
 
     def listing(self) -> Sequence[dict[str, Any]]:

@@ -31,14 +31,10 @@ class Options:
     """How they are counted: one of KINDS."""
     latency_ms: float = 0.0
     """Minimum time from a request's last byte to its answer."""
-    seed: int = 0
-    """Decides which requests a fault with a probability hits."""
     faults: Path | None = None
     """JSON list of fault rules in force from the start (see faults.py)."""
     returns: Path | None = None
     """Where the return file is kept, CSV or NACHA by the name's ending."""
-    lenient: bool = False
-    """Check only that the required fields are there, not what is in them; accept unknown fields."""
     service_header: str = "SERVICE"
     """The word for SERVICE in SERVICE-API-ID and SERVICE-API-KEY."""
     api_id: str = DEFAULT_API_ID

@@ -46,7 +46,7 @@ def payment_api(sandbox: Sandbox) -> Blueprint:
 def _pay(sandbox: Sandbox, exchange: SandboxExchange) -> Reply:
     """Check a payment, do what its account asks for, and otherwise make it."""
     body = exchange.json_object()
-    problems = payment_problems(body, lenient=sandbox.options.lenient)
+    problems = payment_problems(body)
     if not problems:
         problems = _account_problems(sandbox, body)
     if problems:

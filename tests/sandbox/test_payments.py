@@ -147,14 +147,6 @@ def test_every_optional_field_is_taken(url: str) -> None:
     assert pay(url, body).json()["status"] == "success"
 
 
-def test_lenient_takes_what_strict_refuses() -> None:
-    """With --lenient only the required fields must be there."""
-    with running(Options(port=0, lenient=True)) as url:
-        odd = with_cell(payment_body(note="x"), "amount", "1")
-        assert pay(url, odd).json()["status"] == "success"
-        assert pay(url, with_cell(odd, "amount", None)).status_code == 400
-
-
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"gatewayId": 1, "gatewayId": 1}', b'{"amount": NaN}', b"\xff"])
 def test_what_is_no_json_object_is_refused(url: str, body: bytes) -> None:
     """A body that is no single, unambiguous JSON object is refused."""

@@ -184,7 +184,7 @@ def test_description_and_sandbox_agree(account: Cells, update: bool) -> None:
         return
     body = {"gateway": wire_node(account)}
     described = DESCRIPTION.named("AccountToUpdate" if update else "AccountToCreate", body)
-    checked = account_problems(body, update=update, lenient=False)
+    checked = account_problems(body, update=update)
     by_interface = [failure for failure in failures if failure.code not in HOUSE_CODES]
     assert bool(described) == bool(checked) == bool(by_interface), (described, checked, failures)
 
@@ -195,7 +195,7 @@ def test_every_pair_of_a_name_and_a_missing_attribute_agrees() -> None:
         account = cells(name, **{missing: None})
         body = {"gateway": wire_node(account)}
         answers = [check_accounts([account], update=False), DESCRIPTION.named("AccountToCreate", body)]
-        answers.append(account_problems(body, update=False, lenient=False))
+        answers.append(account_problems(body, update=False))
         assert len({bool(answer) for answer in answers}) == 1, (name, missing, answers)
 
 
