@@ -117,6 +117,8 @@ class Earlier:
     """That row as a person finds it in its file: `line 5`, `row 5`."""
     at: datetime
     """When it was registered or, if later, last sent."""
+    was_cancelled: bool = False
+    """Whether a person has cancelled it: no payment, but one that was not to be made."""
 
 
 @dataclass(frozen=True, slots=True)

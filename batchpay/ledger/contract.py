@@ -192,7 +192,8 @@ class Ledger(Protocol):
         paymentId, else within `days` (0: never), and if both have one also later (SamePayment.ANOTHER_ID). A row with a
         day of its own is within if it is sent fewer than `apart` days before or after the other; one that still waits
         for another day is told as well (ANOTHER_ID). One for each row, the latest of the highest SamePayment. Rejected
-        and declined rows don't count, nor do batches with `exclude_digest`. With `within`, a batch's name, that batch
+        and declined rows don't count, nor do batches with `exclude_digest`; one that a person cancelled counts as a
+        bill, where no other does as much. With `within`, a batch's name, that batch
         alone counts, as rows of one file: the same bill if not both have a paymentId, nor days at least `apart` apart.
         """
 

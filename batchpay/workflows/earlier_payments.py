@@ -354,7 +354,10 @@ class EarlierPayments:
         place = f"{one.earlier_place} of batch {one.earlier_batch} of {_day(one.at)}"
         if one.same is SamePayment.ANOTHER_ID:
             if ROW_SAME_PAYMENT.name not in rules.rules_off:
-                message = f"is the same bill as {place} under another paymentId or day, make sure that it is due again"
+                told = "under another paymentId or day, make sure that it is due again"
+                if one.was_cancelled:
+                    told = "which a person cancelled, make sure that it is due after all"
+                message = f"is the same bill as {place}{',' if one.was_cancelled else ''} {told}"
                 self.warnings.append(Variance(one.row, ROW_SAME_PAYMENT.column, ROW_SAME_PAYMENT.code, message))
             return
         at, repeated = self._repeated.get(one.earlier_batch, (one.at, Totals()))
@@ -370,7 +373,13 @@ class EarlierPayments:
                 self._name_allowed(one.row, line, f"{one.earlier_place} of batch {one.earlier_batch}")
         else:
             message = f"is the same bill as {place} (account, direction, amount, invoice number), "
-            message += f"{_HELD_BACK}: " if is_held_back else f"{_DUE} an invoice number of its own, or "
+            message += (
+                "which a person cancelled: if it is due after all, "
+                if one.was_cancelled
+                else f"{_HELD_BACK}: "
+                if is_held_back
+                else f"{_DUE} an invoice number of its own, or "
+            )
             message += "submit it with --allow-duplicates --reason TEXT"
             self.late_failures[one.row] = "row", "duplicate", message
 

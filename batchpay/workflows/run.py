@@ -139,6 +139,9 @@ def run_batch(
     return _with_results(ledger, finished, request.results)
 
 
+_ROWS_NAMED = 20
+
+
 class _BatchRun:
     """One run from its start to its end in the ledger."""
 
@@ -249,10 +252,26 @@ class _BatchRun:
         limits = " and ".join(f"limits.{name} ({money(getattr(day.limits, name))})" for name in sorted(day.reached))
         sent = self._ledger.sent_on(self._before.environment, day.date)
         sums = " and ".join(f"{money(cents)} of {word.lower()}s" for word, cents in sent.items() if cents)
-        return (
-            f"{limits}: {sums or 'nothing'} sent on {day.date:%m/%d/%Y}, or in doubt; {row_count(left.rows)}, "
-            f"{money(left.cents)}, wait for another day"
-        )
+        told, never = f"{limits}: {sums or 'nothing'} sent on {day.date:%m/%d/%Y}, or in doubt", self._too_large()
+        if (others := left - sum(never.values(), Totals())).rows:
+            told += f"; {row_count(others.rows)}, {money(others.cents)}, wait for another day"
+        if never:
+            rows = ",".join(map(str, list(never)[:_ROWS_NAMED]))
+            told += f"; no day has room for {row_count(len(never))}, each above the limit by itself: raise the limit, "
+            told += f"or batchpay cancel {self._before.batch} --rows {rows} --reason TEXT"
+        return told
+
+    def _too_large(self) -> dict[int, Totals]:
+        """Return which due rows exceed a limit of the day by themselves: they would wait for ever."""
+        limits = self._run.sending.limits
+        most = min(one for one in (limits.max_per_day, limits.max_per_payee_day) if one is not None)
+        columns = self._ledger.row_columns(self._before.batch, [State.PENDING], due=self._day)
+        return {
+            row: Totals(1, cents)
+            for some in columns
+            for row, cents in zip(some.rows, some.amounts_cents, strict=True)
+            if cents > most and row not in self._held_back
+        }
 
     def _hold_back(self) -> None:
         """Find the pending rows that fail today's rules, or whose first day has passed since."""

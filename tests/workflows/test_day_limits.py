@@ -101,6 +101,20 @@ def test_rows_above_the_limit_wait_for_the_next_day(desk: Desk, limits: dict[str
 
 
 @BOTH
+def test_a_row_above_the_limit_by_itself_is_not_told_to_wait(desk: Desk, limits: dict[str, str]) -> None:
+    """A limit lowered below its amount let it wait for another day, every day."""
+    path = file(desk, "a", "60.00", "120.00", "60.00", "150.00")
+    limit(desk, **dict.fromkeys(limits, "1000.00"))
+    batch = desk.submit(path, run=RunRequest(None, Limits(1))).batch
+    limit(desk, **limits)
+    end = "or batchpay cancel {} --rows 2,4 --reason TEXT"
+    never = f"; no day has room for 2 rows, each above the limit by itself: raise the limit, {end.format(batch)}"
+    assert str(desk.submit(path).stopped).endswith(f"or in doubt; 1 row, 60.00, wait for another day{never}")
+    days_later(1)
+    assert str(desk.resume().stopped).endswith(f"60.00 of credits sent on {clock.now():%m/%d/%Y}, or in doubt{never}")
+
+
+@BOTH
 @pytest.mark.parametrize(("answer", "left"), [(DECLINED, 0), (IN_DOUBT, 1)])
 def test_declined_rows_make_room_and_rows_in_doubt_keep_it(
     desk: Desk, limits: dict[str, str], answer: Any, left: int

@@ -346,7 +346,7 @@ def waiting(desk: Desk) -> str:
 
 
 def test_cancelled_rows_are_not_sent_until_a_person_releases_them(desk: Desk) -> None:
-    """By no call of resume or submit; what is not cancelled goes on, and another file may pay the bill."""
+    """By no call of resume or submit; what is not cancelled goes on."""
     batch = waiting(desk)
     done = cancel(batch, [2], KIM, desk.settings, ANN)
     assert (done.totals, done.summary.of(State.REJECTED)) == (Totals(1, 20_00), Totals(1, 20_00))
@@ -369,10 +369,47 @@ def test_a_whole_batch_is_cancelled_but_for_what_may_have_been_paid(desk: Desk) 
     for rows, told in ((None, "has no pending rows"), ([1], "row 1 is not pending")):
         with pytest.raises(WrongUse, match=f"{told}.*; nothing was cancelled|{told}; nothing was cancelled"):
             cancel(batch, rows, KIM, desk.settings, ANN)
-    other = desk.file("june.csv", FILE[1])
     del desk.answer
-    desk.submit(other)
+    desk.submit(desk.file("june.csv", FILE[1]), allow_duplicates=True, again="due after all")
     assert desk.arrived == {"A-1": 1, "A-2": 1}
+
+
+def test_a_cancelled_bill_in_another_file_takes_a_reason(desk: Desk, on_both: None) -> None:
+    """Its rejects, corrected and submitted as a file of their own, paid the cancelled rows beside them."""
+    desk.settings = replace(desk.settings, policy=replace(desk.settings.policy, variance=False))
+    batch = waiting(desk)
+    cancel(batch, [2], KIM, desk.settings, ANN)
+    del desk.answer
+    desk.submit(desk.folder / "may.csv", rejects=desk.folder / "back.csv")
+    back = desk.folder / "back.csv"
+    desk.submit(back)
+    assert desk.arrived == {"A-1": 1, "A-3": 1}
+    (told,) = [one for one in desk.verdict.failures if one.row == 1]
+    assert told.name == "row.duplicate"
+    assert told.message.startswith(f"is the same bill as line 3 of batch {batch} of ")
+    assert told.message.endswith(
+        "which a person cancelled: if it is due after all, submit it with --allow-duplicates --reason TEXT"
+    )
+    other = {"invoiceNumber": "A-2", "amount": "21.00"}  # what it was cancelled for
+    assert desk.submit(desk.file("june.csv", other)).exit_code == 7
+    assert desk.submit(desk.file("july.csv", FILE[1]), again="due after all", allow_duplicates=True).exit_code == 7
+    assert desk.arrived["A-2"] == 2
+    third = desk.dry_run(desk.file("aug.csv", FILE[1], FILE[2])).verdict.failures[0].message
+    assert "an invoice number of its own" in third, "the payment counts, not what was cancelled before it"
+
+
+def test_a_cancelled_payment_under_another_id_is_told_when_it_is_long_ago(desk: Desk, on_both: None) -> None:
+    """Wages repeat: a month later it is a warning, which names what was cancelled."""
+    rows = [row | {"paymentId": f"P-{row['invoiceNumber']}"} for row in FILE]
+    desk.answer = lambda reference: IN_DOUBT
+    batch = str(desk.submit(desk.file("may.csv", *rows)).batch)
+    cancel(batch, [2], KIM, desk.settings, ANN)
+    desk.settings = replace(desk.settings, policy=replace(desk.settings.policy, variance=False, duplicate_days=0))
+    (told,) = desk.dry_run(desk.file("june.csv", rows[1] | {"paymentId": "P-9"})).verdict.warning_failures
+    assert (told.name, told.message.partition(", ")[2]) == (
+        "row.same_payment",
+        "which a person cancelled, make sure that it is due after all",
+    )
 
 
 def test_nothing_is_cancelled_under_a_run_nor_with_an_account_number_for_a_reason(desk: Desk) -> None:

@@ -114,13 +114,14 @@ def earlier(
                 names_of = ("keys", "rows", "named", "invoiced", "pay_on")
                 some = map(list, zip(*keys[start : start + _KEYS_AT_ONCE], strict=True))
                 parameters: dict[str, Any] = dict(zip(names_of, some, strict=True))
-                for row, same, batch, earlier_row, line, at in connection.execute(
+                for row, same, batch, earlier_row, line, at, cancelled in connection.execute(
                     wanted, compared | near | parameters, binary=True
                 ):
                     name, file = names[batch]
                     place = place_of(place_word(file), earlier_row, line)
-                    one = Earlier(row, SamePayment(same), name, earlier_row, place, to_datetime(at))
-                    found[row] = one
+                    if same:
+                        one = Earlier(row, SamePayment(same), name, earlier_row, place, to_datetime(at), cancelled)
+                        found[row] = one
     return [found[row] for row in sorted(found)]
 
 

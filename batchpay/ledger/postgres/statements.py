@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from batchpay.ledger.columns import CANCELLED
 from batchpay.ledger.event_chain import DAY_MS, EPOCH_DAY
 from batchpay.ledger.states import ACCEPTED, IN_DOUBT, OPEN, PENDING, REJECTED, SENDING
 from batchpay.payment import SamePayment
@@ -479,7 +480,7 @@ _IS_BILL = (
     " < CASE WHEN w.pay_on IS NULL THEN %(days)s ELSE %(apart)s END END"
 )
 _EARLIER = (
-    f" JOIN batchpay.payment p ON p.batch = f.batch AND p.row = f.row AND p.state IN ({_COUNTED})"
+    f" JOIN batchpay.payment p ON p.batch = f.batch AND p.row = f.row AND (p.state IN ({_COUNTED}){{}})"
     f" JOIN batchpay.batch b ON b.id = f.batch AND {_COMPARED}"
 )
 SENT_SINCE = (
@@ -495,17 +496,17 @@ PAID_TO_ACCOUNTS = (
     f" (value)) WHERE {_SINCE} AND {_AT} >= %(since)s ORDER BY b.id, p.row"
 )
 EARLIER_BY_PAYMENT_ID = (
-    f"SELECT DISTINCT ON (w.row) w.row, {SamePayment.PAYMENT_ID.value}, f.batch, f.row, p.line, {_AT}"
-    " FROM unnest(%(keys)s::bigint[], %(rows)s::int[]) AS w (key, row)"
-    f" JOIN batchpay.payment_id f ON f.payment_id = w.key{_EARLIER} ORDER BY w.row, f.batch DESC, f.row DESC"
+    f"SELECT DISTINCT ON (w.row) w.row, {SamePayment.PAYMENT_ID.value}, f.batch, f.row, p.line, {_AT}, FALSE FROM"
+    " unnest(%(keys)s::bigint[], %(rows)s::int[]) AS w (key, row) JOIN batchpay.payment_id f ON f.payment_id = w.key"
+    f"{_EARLIER.format('')} ORDER BY w.row, f.batch DESC, f.row DESC"
 )
+_OR_CANCELLED = f" OR p.reasons = '{CANCELLED}' AND %(in_file)s = 0"
 EARLIER_BY_BILL = (
-    f"SELECT DISTINCT ON (row) row, same, batch, earlier_row, line, at FROM ( SELECT w.row, CASE WHEN {_IS_BILL} THEN"
-    f" {SamePayment.BILL.value} WHEN w.named AND f.named OR {_IS_SCHEDULED} THEN {SamePayment.ANOTHER_ID.value} END AS"
-    f" same, f.batch, f.row AS earlier_row, p.line, {_AT} AS at FROM unnest(%(keys)s::bigint[], %(rows)s::int[],"
-    " %(named)s::bool[], %(invoiced)s::bool[], %(pay_on)s::int[]) AS w (key, row, named, invoiced, pay_on) JOIN"
-    f" batchpay.fingerprint f ON f.fingerprint = w.key{_EARLIER}) AS found WHERE same IS NOT NULL ORDER BY row, same"
-    " DESC, batch DESC, earlier_row DESC"
+    f"SELECT DISTINCT ON (w.row) w.row, CASE WHEN {_IS_BILL} THEN {SamePayment.BILL.value} WHEN w.named AND f.named OR"
+    f" {_IS_SCHEDULED} THEN {SamePayment.ANOTHER_ID.value} ELSE 0 END AS same, f.batch, f.row, p.line, {_AT}, p.state ="
+    f" {REJECTED} AS cancelled FROM unnest(%(keys)s::bigint[], %(rows)s::int[], %(named)s::bool[], %(invoiced)s::bool[]"
+    ", %(pay_on)s::int[]) AS w (key, row, named, invoiced, pay_on) JOIN batchpay.fingerprint f ON f.fingerprint = w.key"
+    f"{_EARLIER.format(_OR_CANCELLED)} ORDER BY w.row, same DESC, cancelled, f.batch DESC, f.row DESC"
 )
 
 # The check: rows compared with the history
@@ -526,12 +527,11 @@ LATER_ATTEMPTS = (
     "SELECT count(*) FROM batchpay.attempt a LEFT JOIN batchpay.payment p ON p.batch = a.batch AND p.row = a.row"
     " WHERE a.batch = %s AND a.attempt > coalesce(p.attempts, -1)"
 )
-_SEALED = (
+ATTEMPTS = (
     "SELECT row, attempt, sent_at, state, finished_at, http_status, response_code, message, gateway_reference,"
     " reason, seal FROM batchpay.attempt WHERE batch = %s"
 )
-ATTEMPTS = _SEALED
-ATTEMPTS_IN_STATE = f"{_SEALED} AND state = %s"
+ATTEMPTS_IN_STATE = f"{ATTEMPTS} AND state = %s"
 REJECTED_WITH_SEALS = (
     f"SELECT row, line, amount_cents, reasons, seal FROM batchpay.payment WHERE batch = %s AND state = {REJECTED}"
 )

@@ -124,8 +124,9 @@ def earlier(
             connection.executemany(sql.ADD_WANTED_KEY, sorted(key for key in keys if key[0] in there))
             for row, ranked, line, at in connection.execute(wanted, compared):
                 rank, identity = ranked >> sql.RANK_BITS, ranked & (1 << sql.RANK_BITS) - 1
-                if rank:
+                if rank > 1:
                     (batch, file), earlier_row = names[identity >> ROWS_BITS], identity & ROW_MASK
                     place = place_of(place_word(file), earlier_row, line)
-                    found[row] = Earlier(row, SamePayment(rank), batch, earlier_row, place, to_datetime(at))
+                    same, at = SamePayment(rank >> 1), to_datetime(at)
+                    found[row] = Earlier(row, same, batch, earlier_row, place, at, was_cancelled=not rank & 1)
     return [found[row] for row in sorted(found)]

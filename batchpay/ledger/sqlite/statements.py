@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from batchpay.ledger.columns import CANCELLED
 from batchpay.ledger.event_chain import DAY_MS, EPOCH_DAY
 from batchpay.ledger.states import ACCEPTED, IN_DOUBT, OPEN, PENDING, REJECTED, SENDING
 from batchpay.payment import SamePayment
@@ -389,6 +390,7 @@ LAST_PAID_IN = (
 
 _COUNTED = f"{_OPEN}, {ACCEPTED}"
 RANK_BITS = 60
+"""What a row is found by, twice its SamePayment and 1 if it was not cancelled, stands above its id."""
 """A row's id takes less; the bits above it say how closely the earlier payment matches."""
 
 _COMPARED = "(? = '' AND batch.digest <> ? OR batch.name = ?) AND batch.environment = ?"
@@ -412,7 +414,7 @@ KNOWN_PAYMENT_IDS = (
     "SELECT value FROM json_each(?) AS wanted WHERE EXISTS (SELECT 1 FROM payment_id WHERE payment_id = wanted.value)"
 )
 _FOUND = f"""
-JOIN row ON row.id = found.id AND row.state IN ({_COUNTED})
+JOIN row ON row.id = found.id AND (row.state IN ({_COUNTED}){{}})
 JOIN batch ON batch.id = found.id >> 32 AND {_COMPARED}
 LEFT JOIN attempt ON attempt.id = found.id
 GROUP BY wanted.row
@@ -441,15 +443,17 @@ LEFT JOIN attempt ON attempt.id = row.id
 WHERE {_SINCE} AND {_AT} >= :since ORDER BY batch.id, row.id
 """
 EARLIER_BY_PAYMENT_ID = f"""
-SELECT wanted.row, max({SamePayment.PAYMENT_ID.value} << {RANK_BITS} | found.id), row.line, {_AT}
-FROM wanted CROSS JOIN payment_id AS found ON found.payment_id = wanted.key {_FOUND}
+SELECT wanted.row, max({SamePayment.PAYMENT_ID.value * 2 + 1} << {RANK_BITS} | found.id), row.line, {_AT}
+FROM wanted CROSS JOIN payment_id AS found ON found.payment_id = wanted.key {_FOUND.format("")}
 """
+_OR_CANCELLED = f" OR row.reasons = '{CANCELLED}' AND NOT {{in_file}}"
 EARLIER_BY_BILL = f"""
-SELECT wanted.row, max(CASE WHEN {_IS_BILL} THEN {SamePayment.BILL.value}
+SELECT wanted.row, max((CASE WHEN {_IS_BILL} THEN {SamePayment.BILL.value}
     WHEN wanted.named AND found.named OR {_IS_SCHEDULED} THEN {SamePayment.ANOTHER_ID.value} ELSE 0
-    END << {RANK_BITS} | found.id),
+    END * 2 + (row.state <> {REJECTED})) << {RANK_BITS} | found.id),
     row.line, {_AT}
-FROM wanted CROSS JOIN fingerprint AS found ON found.fingerprint = wanted.key {_FOUND}
+FROM wanted CROSS JOIN fingerprint AS found ON found.fingerprint = wanted.key
+{_FOUND.format(_OR_CANCELLED)}
 """
 
 # One batch compared with its history
