@@ -12,7 +12,8 @@ import math
 import os
 import re
 import stat
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -196,7 +197,22 @@ class PolicySettings:
         least=1,
         most=DAYS_MOST,
     )
+    approval_window: int = _setting(
+        24,
+        "hours: what one person registered or released without approval in this time counts together",
+        environment="BATCHPAY_APPROVAL_WINDOW",
+        least=1,
+        most=8760,
+    )
+    makers_exempt: list[str] = _setting(
+        [], "accounts, like that of a cron job, of which each file counts by itself, not what they registered before"
+    )
+    hold: list[str] = _setting([], "warnings, as column.code, with which a row is held until a person releases it")
     rules_off: list[str] = _setting([], "house rules (source H) switched off, as column.code")
+    given: tuple[Mapping[str, Any], Mapping[str, Any]] = field(default=({}, {}), repr=False)
+    """What the settings file says, and what variables say, each by name: workflows/policy.py obeys the strictest."""
+    on_page: bool = field(default=False)
+    """Whether whatever is sent needs one other person, and two where the rest says so: on the web page."""
 
     @property
     def refuses_past_start(self) -> bool:
@@ -320,7 +336,23 @@ def load_settings(tables: dict[str, Any], environment: dict[str, str] | None = N
     """Build the settings from the file's tables and the environment; raises SettingsNotUsable naming the key."""
     environment = dict(os.environ) if environment is None else environment
     parts = get_type_hints(Settings).items()
-    return Settings(**{name: _load_part(name, cls, tables.get(name, {}), environment) for name, cls in parts})
+    settings = Settings(**{name: _load_part(name, cls, tables.get(name, {}), environment) for name, cls in parts})
+    given = tables.get("policy", {}).get("given")  # of a process that was given all the settings of another one
+    given = given or (_given(tables.get("policy", {}), {}), _given({}, environment))
+    return replace(settings, policy=replace(settings.policy, given=given))
+
+
+def _given(values: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]:
+    """Return what is said of the policy, by name."""
+    loaded = _load_part("policy", PolicySettings, values, environment)
+    items = settings_of(PolicySettings)
+    named = {item.name for item in items if item.name in values or environment.get(item.metadata["environment"] or "")}
+    return {name: getattr(loaded, name) for name in sorted(named)}
+
+
+def settings_of(table: Any) -> list[Field[Any]]:
+    """Return the settings of a table's class."""
+    return [item for item in fields(table) if item.metadata]
 
 
 def readable_environment() -> dict[str, str]:
@@ -343,7 +375,7 @@ def check_tables(tables: dict[str, Any], command_options: dict[str, set[str]]) -
             raise SettingsNotUsable(f"[{table}] is not a settings table{did_you_mean(table, known)}")
         if not isinstance(values, dict):
             raise SettingsNotUsable(f"{table} must be a table: [{table}]")
-        names = {item.name for item in fields(known_parts[table])} if table in known_parts else set()
+        names = {item.name for item in settings_of(known_parts[table])} if table in known_parts else set()
         names |= command_options.get(table, set())
         for name in values:
             if name not in names:
@@ -367,7 +399,7 @@ def parse_rate(text: str, name: str = "submit.rate") -> float | None:
 def _load_part(table: str, cls: Any, values: dict[str, Any], environment: dict[str, str]) -> Any:
     hints = get_type_hints(cls)
     chosen: dict[str, Any] = {}
-    for item in fields(cls):
+    for item in settings_of(cls):
         variable = item.metadata["environment"]
         key = f"{table}.{item.name}"
         if not variable and table in _GUARDS:

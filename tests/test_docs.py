@@ -22,7 +22,7 @@ from batchpay.gateway.credentials import API_KEY_FILE_VARIABLE, API_KEY_VARIABLE
 from batchpay.gateway.profile import Profile
 from batchpay.intake.maps.loading import load_mapping
 from batchpay.operations.inbox import CONTROL_SUFFIX
-from batchpay.settings import Settings, check_tables, load_settings
+from batchpay.settings import Settings, check_tables, load_settings, settings_of
 from tests.support.docs_settings import PAGE, written_page
 from tests.support.man_page import manual
 
@@ -143,7 +143,7 @@ def test_options_in_the_text_exist(path: Path) -> None:
 def test_settings_in_the_text_exist(path: Path) -> None:
     """A setting that a page speaks of is declared in settings.py."""
     kinds = get_type_hints(Settings)
-    known = {f"{part.name}.{item.name}" for part in fields(Settings) for item in fields(kinds[part.name])}
+    known = {f"{part.name}.{item.name}" for part in fields(Settings) for item in settings_of(kinds[part.name])}
     named = {code for code in INLINE.findall(prose(path)) if SETTING.fullmatch(code)}
     assert {".".join(name.split(".")[:2]) for name in named} - known == set()
 
@@ -152,7 +152,7 @@ def test_settings_in_the_text_exist(path: Path) -> None:
 def test_variables_exist(path: Path) -> None:
     """Every BATCHPAY_ variable is one that the program reads."""
     kinds = get_type_hints(Settings)
-    known = {item.metadata["environment"] for part in fields(Settings) for item in fields(kinds[part.name])}
+    known = {item.metadata["environment"] for part in fields(Settings) for item in settings_of(kinds[part.name])}
     known |= {API_KEY_FILE_VARIABLE, API_KEY_VARIABLE}
     known |= {
         parameter.envvar

@@ -44,6 +44,10 @@ class Policy:
     days: int
     second_above_cents: int | None = None
     """From this total on two people are required; None where there is no such total."""
+    window: timedelta = timedelta(days=1)
+    """What one maker registered or released in this time without approval counts together."""
+    makers_exempt: frozenset[str] = frozenset()
+    """The keys of makers of whom each file counts by itself."""
 
     @classmethod
     def from_settings(cls, settings: PolicySettings) -> Policy:
@@ -53,7 +57,18 @@ class Policy:
         if above_cents is None or (settings.second_above and second_cents is None):
             name = "approve_above" if above_cents is None else "second_above"
             raise SettingsNotUsable(f"policy.{name} must be an amount like 12345.67")
-        return cls(settings.approvals, above_cents, settings.approval_days, second_cents)
+        approvals = settings.approvals
+        if settings.on_page:
+            twice = second_cents, above_cents if approvals > 1 else None
+            second_cents = min((cents for cents in twice if cents is not None), default=None)
+            approvals, above_cents = 1, 0
+        window, exempt = timedelta(hours=settings.approval_window), frozenset(map(_key, settings.makers_exempt))
+        return cls(approvals, above_cents, settings.approval_days, second_cents, window, exempt)
+
+    @property
+    def most(self) -> int:
+        """How many people must approve whatever needs most approvals."""
+        return APPROVALS_MAX if self.second_above_cents is not None else self.approvals
 
     def needed(self, cents: int, *, over_limit: bool = False) -> int:
         """How many people must approve a batch of this total: at least one if it exceeds a limit."""

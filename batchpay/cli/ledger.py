@@ -182,45 +182,109 @@ def accept(context: Context, reason: str | None, rows_in_doubt: bool, confirm: b
     return 0
 
 
-@ledger.group(cls=Group, short_help="What the ledger keeps of the policy, for all machines.")
+@ledger.group(cls=Group, short_help="Who must approve what, for all machines.")
 def policy() -> None:
-    """Show or set what the ledger keeps of the policy, so that all machines agree: the time zone of days.
+    """Show or set the policy that the ledger keeps for all machines: who must approve, what is held, where days begin.
+
+    A settings file or a variable can only make it stricter.
 
     Example: batchpay ledger policy show
     """
 
 
-@policy.command(short_help="Show the policy, and who set it.")
+@policy.command(short_help="Show the policy in force, and who set it.")
 @click.pass_obj
 def show(context: Context) -> int:
-    """Show the policy that the ledger keeps, and who set it, when and why.
+    """Show the policy in force for the environment of the settings, what the ledger keeps, and who set it.
 
     Example: batchpay ledger policy show
     """
     from batchpay.workflows.policy import policy_of
 
-    return _print_policy(context, policy_of(context.settings.ledger))
+    return _print_policy(context, policy_of(context.settings))
 
 
-@policy.command("set", short_help="Set the time zone whose days payOn names.")
-@option("--zone", metavar="ZONE", required=True, help="The time zone, like America/New_York.")
-@option("--reason", metavar="TEXT", help="Why; required, and kept in the ledger's history.")
+_REASON = option("--reason", metavar="TEXT", help="Why; required, and kept in the ledger's history.")
+
+
+@policy.command("set", short_help="Raise the policy, or ask to lower it.")
+@option("--approvals", metavar="N", type=Whole(0, 2), help="How many other people must approve what is sent.")
+@option("--approve-above", metavar="AMOUNT", help="From this total on.")
+@option("--second-above", metavar="AMOUNT", help='Two people from this total on; "" for no such total.')
+@option("--approval-days", metavar="N", type=Whole(1, DAYS_MOST), help="Days after which an approval is too old.")
+@option("--approval-window", metavar="N", type=Whole(1, 8760), help="Hours in which one person's files count together.")
+@option("--makers-exempt", metavar="NAME", multiple=True, help='Accounts whose files each count alone; "" for none.')
+@option("--hold", metavar="CODE", multiple=True, help='Warnings that hold a row for a person; "" for none.')
+@option("--zone", metavar="ZONE", help="The time zone whose days payOn names, like America/New_York.")
+@_REASON
 @click.pass_obj
-def set_policy(context: Context, zone: str, reason: str | None) -> int:
-    """Set the time zone whose days payOn names, for all machines. A run that has begun keeps its day.
+def set_policy(context: Context, /, zone: str | None, reason: str | None, **options: Any) -> int:
+    """Set what is named, and leave the rest as it is, for all machines and the environment of the settings.
 
-    Example: batchpay ledger policy set --zone America/New_York --reason "where our accounts department is"
+    What is stricter applies at once. What is less strict is a request: it takes effect when as many other people as the
+    policy asks have approved it (ledger policy approve), or after 72 hours, unless somebody refuses it. Until then
+    every call tells it. The zone is the same for both environments; a run that has begun keeps its day.
+
+    Example: batchpay ledger policy set --approvals 1 --approve-above 1000.00 --reason "as the board decided"
     """
-    from batchpay.workflows.policy import set_zone
+    from batchpay.workflows.policy import set_policy as set_in_ledger
 
-    return _print_policy(context, set_zone(context.settings.ledger, zone, reason, actor()))
+    said = {name: value for name, value in options.items() if value not in (None, ())}
+    changes = {name: sorted({*value} - {""}) if isinstance(value, tuple) else value for name, value in said.items()}
+    if not changes and zone is None:
+        raise click.UsageError("name what is to be set")
+    return _print_policy(context, set_in_ledger(context.settings, changes, zone, reason, actor()))
+
+
+@policy.command(short_help="Record that nobody must approve, or ask for it.")
+@_REASON
+@click.pass_obj
+def none(context: Context, reason: str | None) -> int:
+    """Record that nobody must approve and nothing is held: what a company of one person does.
+
+    Where the policy asks for approvals, this is a request like any other that is less strict.
+
+    Example: batchpay ledger policy none --reason "there is only me"
+    """
+    from batchpay.workflows.policy import NONE
+    from batchpay.workflows.policy import set_policy as set_in_ledger
+
+    return _print_policy(context, set_in_ledger(context.settings, NONE, None, reason, actor()))
+
+
+@policy.command(short_help="Approve a request to lower the policy.")
+@click.pass_obj
+def approve(context: Context) -> int:
+    """Approve that the policy becomes less strict, as another person asked: ledger policy show says what.
+
+    Example: batchpay ledger policy approve
+    """
+    from batchpay.workflows.policy import decide_lowering
+
+    return _print_policy(context, decide_lowering(context.settings, actor()))
+
+
+@policy.command(short_help="Refuse a request to lower the policy.")
+@_REASON
+@click.pass_obj
+def refuse(context: Context, reason: str | None) -> int:
+    """Refuse a request to lower the policy, which stays as it is.
+
+    Example: batchpay ledger policy refuse --reason "nobody told me"
+    """
+    from batchpay.workflows.ledger_care import require_reason
+    from batchpay.workflows.policy import decide_lowering
+
+    why = require_reason("ledger policy refuse", reason)
+    return _print_policy(context, decide_lowering(context.settings, actor(), why))
 
 
 def _print_policy(context: Context, found: dict[str, Any]) -> int:
-    text = f"zone     {found['zone'] or 'none'}"
-    if found["who"]:
-        text += f"\nset      {found['at']} by {found['who']}: {found['why']}"
-    output.tell(context, {**found, "exit_code": 0}, "\n".join(map(printable, text.split("\n"))))
+    told = {"zone": found["zone"], **found["in_force"]}
+    lines = [f"{name:<16} {', '.join(value) if isinstance(value, list) else value}" for name, value in told.items()]
+    lines.insert(0, f"in force         {found['environment']}")
+    lines += [f"last changed     {found['at']} by {found['who']}: {found['why']}"] if found["who"] else []
+    output.tell(context, {**found, "exit_code": 0}, "\n".join(map(printable, [*lines, *found["notes"]])))
     return 0
 
 

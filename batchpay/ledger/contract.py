@@ -488,10 +488,10 @@ class Ledger(Protocol):
         """Return the zone of the policy, in which days begin and end; None if nobody has set one."""
 
     def policy(self) -> Event | None:
-        """Return the latest event by which the policy was set, whose detail is all of it: `zone`."""
+        """Return the latest event by which the policy was set, whose detail is all of it (workflows/policy.py)."""
 
-    def set_policy(self, zone: str, who: str, why: str) -> None:
-        """Set the zone of the policy, which takes a person and a reason."""
+    def set_policy(self, change: Callable[[dict[str, Any]], dict[str, Any]], who: str, why: str) -> None:
+        """Set the policy to what `change` makes of it as it is then; takes a person and a reason."""
 
     @property
     def clock_ahead(self) -> timedelta:

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable, WrongUse
 from batchpay.ledger.columns import PaidTo
-from batchpay.ledger.database import Store, View
+from batchpay.ledger.database import Statements, Store, View
 from batchpay.ledger.event_chain import (
     DIRECTIONS,
     account_changed,
@@ -69,11 +69,15 @@ def _summary(store: Store, view: View, found: tuple[Any, ...], day: date | None 
     )  # fmt: skip
 
 
+def policy(view: View, statements: Statements) -> dict[str, Any]:
+    """Return what the ledger keeps of the policy; empty if nobody has set one."""
+    row = view.execute(statements.LATEST_EVENT, (POLICY,)).fetchone()
+    return dict(json.loads(_event(row).detail)) if row else {}
+
+
 def zone(store: Store, view: View) -> ZoneInfo | None:
-    row = view.execute(store.statements.LATEST_EVENT, (POLICY,)).fetchone()
-    if row is None:
+    if (name := policy(view, store.statements).get("zone")) is None:
         return None
-    name = json.loads(_event(row).detail)["zone"]
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, OSError):

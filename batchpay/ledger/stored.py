@@ -92,10 +92,12 @@ class StoredLedger(StoredFacts[StoreT], ABC, Generic[StoreT, _Run]):
     def policy(self) -> Event | None:
         return self.latest_event(POLICY)
 
-    def set_policy(self, zone: str, who: str, why: str) -> None:
+    def set_policy(self, change: Callable[[dict[str, Any]], dict[str, Any]], who: str, why: str) -> None:
         decisions.require_named("the policy is set", who, why)
         with self.store.transaction() as transaction:
-            transaction.event(POLICY, None, who, why, {"zone": zone})
+            transaction.registrations()  # until the end nobody else changes it
+            changed = change(reading.policy(transaction, transaction.statements))
+            transaction.event(POLICY, None, who, why, changed)
 
     @property
     def clock_ahead(self) -> timedelta:

@@ -13,9 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from batchpay.approval.approvals import Policy
-from batchpay.payment import format_cents
-from batchpay.settings import PolicySettings, Settings
+from batchpay.settings import Settings
 from batchpay.text import money
 from batchpay.web.people import Person
 from batchpay.web.spool import Row
@@ -108,14 +106,4 @@ def over_limit(person: Person, cents: int) -> Refusal | None:
 
 def page_settings(settings: Settings) -> Settings:
     """Return the settings the page approves and sends by: always one other person, two where the policy says so."""
-    policy = Policy.from_settings(settings.policy)
-    twice = [cents for cents in (policy.second_above_cents,) if cents is not None]
-    if policy.approvals > 1:
-        twice.append(policy.above_cents)
-    asked: PolicySettings = dataclasses.replace(
-        settings.policy,
-        approvals=1,
-        approve_above="0.00",
-        second_above=format_cents(min(twice)) if twice else "",
-    )
-    return dataclasses.replace(settings, policy=asked)
+    return dataclasses.replace(settings, policy=dataclasses.replace(settings.policy, on_page=True))

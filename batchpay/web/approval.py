@@ -28,6 +28,7 @@ from batchpay.web.site import Site, given_words, refusal, site
 from batchpay.web.spool import Row
 from batchpay.web.words import as_sentence, left_out, seal
 from batchpay.workflows.approve import PlanView, add_approval, view_plan
+from batchpay.workflows.policy import policy_in_force
 
 blueprint = Blueprint("approval", __name__)
 
@@ -36,7 +37,7 @@ _DAY_S = 86_400
 
 def lapse(here: Site) -> None:
     """Return requests that nobody answered within `policy.approval_days` to their files' preparers."""
-    days = here.settings.policy.approval_days
+    days = policy_in_force(here.ledger(), here.settings).settings.approval_days
     before = here.clock() - days * _DAY_S
     for file in here.store.all("SELECT id FROM file WHERE state = 'asked' AND asked_at < ?", before):
         with here.store.write() as db:

@@ -22,6 +22,7 @@ from batchpay.operations.notify import Notice, notify_plan
 from batchpay.payment import Actor, Environment, State
 from batchpay.settings import Settings
 from batchpay.text import printable
+from batchpay.workflows.policy import policy_in_force
 
 _LOCK_BYTES = 32
 
@@ -74,7 +75,7 @@ def add_approval(kept: PlanText, seal: str, ledger: Ledger, settings: Settings, 
         raise FileRefused(f"{printable(kept.name)} is not the plan that was displayed")
     if view.spent is not None:
         raise FileRefused(view.spent)
-    Policy.from_settings(settings.policy).require_other(actor, view.counted, view.plan.prepared_by)
+    policy_in_force(ledger, settings).approvals.require_other(actor, view.counted, view.plan.prepared_by)
     return _view(view.plan.approved_by(actor, now, ledger), ledger, settings, now)
 
 
@@ -144,7 +145,7 @@ def let_through(ledger: Ledger, plan: Plan | None, proposal: Proposal, policy: P
 
 
 def _view(plan: Plan, ledger: Ledger, settings: Settings, now: datetime) -> PlanView:
-    policy = Policy.from_settings(settings.policy)
+    policy = policy_in_force(ledger, settings).approvals
     counted = policy.counted(plan.approvals, plan.prepared_by, plan.seal, now)
     needed = policy.needed(plan.batch_cents, over_limit="over_limits" in plan.content)
     names = plan.changed_accounts(ledger)

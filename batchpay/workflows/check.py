@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from batchpay.approval.anomalies import Payment, Variance, payments_named
-from batchpay.approval.approvals import FileLimits, Policy
+from batchpay.approval.approvals import FileLimits
 from batchpay.approval.cash_flow import Schedule, ToSendCount, grouped, with_cents
 from batchpay.approval.proposal import Proposal, SendReason, ToSend, rules_json
 from batchpay.approval.sign_off import sign_off_lines
@@ -43,7 +43,7 @@ from batchpay.validation.verdict import Verdict
 from batchpay.workflows.day_limits import over_days
 from batchpay.workflows.file_check import CheckContext, FileCheck, check_file, open_file
 from batchpay.workflows.move_gateway import notes_on_gateway, refuse_other_gateway
-from batchpay.workflows.policy import note_without_zone
+from batchpay.workflows.policy import note_without_zone, policy_in_force
 from batchpay.workflows.rejected_earlier import RejectedEarlier
 from batchpay.workflows.requests import Decisions, FileRequest
 from batchpay.writing.atomic import FileIdentity, standing
@@ -220,6 +220,8 @@ def dry_run(
         preview.summary.notes += [*_note_on_set_aside(ledger, preview.known), *notes_on_gateway(ledger, settings)]
         if ledger is None:
             preview.summary.notes.append("there is no ledger yet: payments of earlier batches are not known")
+        else:
+            preview.summary.notes += policy_in_force(ledger, settings).notes
         if with_plan:
             if ledger is None:
                 raise LedgerMissing("a plan belongs to a ledger, and there is none yet: batchpay ledger init")
@@ -227,7 +229,7 @@ def dry_run(
 
             plan = Plan.make(preview.proposal, ledger, prepared_by=actor, created_at=datetime.now(UTC))
             preview = replace(preview, plan=plan)
-        if (with_plan or Policy.from_settings(settings.policy).asks) and preview.proposal.to_send.total.rows:
+        if (with_plan or policy_in_force(ledger, settings).approvals.asks) and preview.proposal.to_send.total.rows:
             missing = _approvals_missing(ledger, settings, preview)
             preview = replace(preview, accounts_unasked=not checked.accounts.asked, approvals_missing=missing)
         to_send = rows_to_send(ledger, checked, decisions, preview.known)
@@ -243,7 +245,7 @@ def _approvals_missing(ledger: Ledger | None, settings: Settings, preview: Previ
     given = 0
     if ledger is not None and known is not None and not (to_send.new.rows or to_send.released.rows):
         given = ledger.approvers(known.batch)
-    proposal, policy = preview.proposal, Policy.from_settings(settings.policy)
+    proposal, policy = preview.proposal, policy_in_force(ledger, settings).approvals
     return max(0, policy.needed(proposal.batch_total.cents, over_limit=bool(proposal.over_limits)) - given)
 
 
@@ -318,7 +320,7 @@ def _preview(ledger: Ledger | None, checked: FileCheck, settings: Settings, deci
     summary.environment = environment_of(settings.gateway)
     proposal, schedule = propose(ledger, checked, settings, decisions, batch)
     summary.seal = proposal.seal(ledger) if ledger else None
-    is_refused = bool(proposal.over_limits) and not Policy.from_settings(settings.policy).asks
+    is_refused = bool(proposal.over_limits) and not policy_in_force(ledger, settings).approvals.asks
     what = "a submission would be refused" if is_refused else "above a limit"
     summary.notes += [f"{what}: {told}" for told in proposal.over_limits]
     summary.held_back, summary.released = proposal.to_send.held_back, proposal.to_send.released

@@ -14,7 +14,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
-from batchpay.approval.approvals import FileLimits, Policy
+from batchpay.approval.approvals import FileLimits
 from batchpay.errors import (
     BatchHeld,
     BatchpayError,
@@ -58,7 +58,7 @@ from batchpay.workflows.held_back import (
     untouched_days,
 )
 from batchpay.workflows.move_gateway import follow_settings, refuse_other_gateway
-from batchpay.workflows.policy import settle_zone
+from batchpay.workflows.policy import policy_in_force, settle_policy
 from batchpay.workflows.status import add_in_doubt_elsewhere
 from batchpay.writing.atomic import standing, stem_and_ending
 
@@ -380,7 +380,7 @@ def _require_certain_day(ledger: Ledger, batch: BatchSummary) -> None:
 
 def _require_approval(ledger: Ledger, batch: BatchSummary, settings: Settings, request: RunRequest) -> None:
     """Raise WaitingForPerson if pending rows were approved by fewer people than the policy requires today."""
-    policy = Policy.from_settings(settings.policy)
+    policy = policy_in_force(ledger, settings).approvals
     if policy.asks and batch.due.rows:
         approvals = max(request.approvals or 0, ledger.approvers(batch.batch))
         policy.require(batch.file, batch.sendable.cents, approvals)
@@ -503,7 +503,7 @@ def resume(
         ledger.take_over(found.digest, str(actor), progress.say)
         with ledger.lock(found.digest):
             found = ledger.find(found.batch)  # until it was held, others may have changed it
-            settle_zone(ledger, settings, actor)
+            settle_policy(ledger, settings, actor, progress.say)
             fails = fails_today(ledger, found, settings)
             if stale_reason is None and (old := _hold_stale(ledger, found, settings, progress, is_named=is_named)):
                 fails = any_of([old, fails]) if fails else old

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from batchpay.approval.approvals import FileLimits, Policy
+from batchpay.approval.approvals import FileLimits
 from batchpay.approval.plan import Plan, PlanText
 from batchpay.approval.proposal import Proposal
 from batchpay.errors import BatchpayError, FileOvertaken, FileRefused, NotUsable, WaitingForPerson
@@ -59,7 +59,7 @@ from batchpay.workflows.file_check import (
 )
 from batchpay.workflows.held_back import Fails, repeated
 from batchpay.workflows.move_gateway import notes_on_gateway
-from batchpay.workflows.policy import settle_zone
+from batchpay.workflows.policy import policy_in_force, settle_policy
 from batchpay.workflows.rejected_earlier import RejectedEarlier
 from batchpay.workflows.requests import Decisions, FileRequest
 from batchpay.workflows.status import add_in_doubt_elsewhere
@@ -98,7 +98,7 @@ def submit(
     with closing(open_ledger(settings.ledger, create_as=create_as)) as ledger:
         if not submission.decisions.paid_elsewhere_checked:
             refuse_other_environment(ledger, settings)
-        settle_zone(ledger, settings, actor)
+        settle_policy(ledger, settings, actor, progress.say)
         plan = None if submission.plan is None else Plan.parse(submission.plan, ledger)
         for note in notes_on_gateway(ledger, settings):
             progress.say(note)
@@ -132,7 +132,7 @@ class _Submission:
         self._ledger, self._request, self._plan = ledger, request, plan
         self._run, self._decisions = submission.run, submission.decisions
         self._settings, self._actor = settings, actor
-        self._policy = Policy.from_settings(settings.policy)
+        self._policy = policy_in_force(ledger, settings).approvals
         self._proposes = plan is not None or self._policy.asks or FileLimits.from_settings(settings.limits).are_set
         context = CheckContext(
             settings, ledger, self._run.preflight, self._decisions, wants_schedule=self._proposes, submits=True

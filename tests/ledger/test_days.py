@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -213,7 +215,7 @@ def test_a_day_begins_at_midnight_in_the_zone_of_the_policy(
     clock.exchange()
     try:
         ledger = ledger_factory.create()
-        ledger.set_policy(zone, "ada", "the company is there")
+        ledger.set_policy(zoned(zone), "ada", "the company is there")
         today = date.fromisoformat(day)
         batch = register(ledger, columns(ledger, [1, 2], pay_on={1: today, 2: today + timedelta(days=1)}))
         moment = datetime.fromisoformat(f"{instant}+00:00") + timedelta(seconds=2)  # clocks agree to milliseconds
@@ -231,15 +233,20 @@ def test_a_day_begins_at_midnight_in_the_zone_of_the_policy(
         clock.restore()
 
 
+def zoned(zone: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return how a zone is set."""
+    return lambda kept: {**kept, "zone": zone}
+
+
 def test_the_policy_is_set_by_a_named_person_and_kept(ledger_factory: LedgerFactory) -> None:
     """Its latest event holds all of it, and is in the history like any other."""
     ledger = ledger_factory.create()
     assert (ledger.policy(), ledger.zone()) == (None, None)
     for who, why in (("", "because"), ("ada", " ")):
         with pytest.raises(WrongUse, match="the policy is set by a named person, with a reason"):
-            ledger.set_policy("Europe/Paris", who, why)
-    ledger.set_policy("Europe/Paris", "ada", "the company is there")
-    ledger.set_policy("Asia/Tokyo", "ben", "it moved")
+            ledger.set_policy(zoned("Europe/Paris"), who, why)
+    ledger.set_policy(zoned("Europe/Paris"), "ada", "the company is there")
+    ledger.set_policy(zoned("Asia/Tokyo"), "ben", "it moved")
     ledger_factory.close()
     ledger = ledger_factory.open(read_only=True)
     event, zone = ledger.policy(), ledger.zone()
@@ -251,7 +258,7 @@ def test_the_policy_is_set_by_a_named_person_and_kept(ledger_factory: LedgerFact
 
 def test_a_zone_that_this_machine_does_not_know_sends_nothing(ledger: Ledger) -> None:
     """A newer machine may have set it: nobody here can tell which day it is."""
-    ledger.set_policy("Mars/Olympus_Mons", "ada", "the company is there")
+    ledger.set_policy(zoned("Mars/Olympus_Mons"), "ada", "the company is there")
     with pytest.raises(LedgerNotUsable, match="days of this ledger are those of Mars/Olympus_Mons"):
         ledger.today()
 

@@ -15,10 +15,14 @@ _PEOPLE = ("ben", "ben", "cleo", "ada")
 
 
 def set_policy(world: World, a: int, b: int, c: int) -> None:
-    """From now on no, one or two other people must approve."""
+    """From now on no, one or two other people must approve: the ledger keeps it, and others agree to fewer."""
     world.approvals = a % 3
     world.write_settings()
-    world.story.append(f"policy.approvals = {world.approvals}")
+    for live in (True, False):
+        wanted = "--approvals", str(world.approvals), "--reason", "as the board decided"
+        _run(world, "ada", "ledger", "policy", "set", *wanted, live=live)
+        for person in ("ben", "cleo"):
+            _run(world, person, "ledger", "policy", "approve", live=live)
 
 
 def plan(world: World, a: int, b: int, c: int) -> None:
@@ -90,8 +94,8 @@ def _send_twice(world: World, file: File, options: list[str], forbidden: str, wo
         raise Violation(f"the plan says {would_send} rows, two processes sent {len(arrived)} by it")
 
 
-def _run(world: World, person: str, *arguments: str) -> dict[str, object]:
-    call = world.call(*arguments)
+def _run(world: World, person: str, *arguments: str, live: bool | None = None) -> dict[str, object]:
+    call = world.call(*arguments, live=live)
     environment = {**call.environment, "BATCHPAY_API_KEY": key_of("look")}
     done = run_here(Call(call.arguments, call.folder, environment, person=person))
     world.story.append(f"[{world.hours:.0f} h] {person}: batchpay {' '.join(arguments)} -> {done.code}")

@@ -6,7 +6,7 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from batchpay.settings import Settings
+from batchpay.settings import Settings, settings_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
 MARK = "<!-- Below: written by `python -m tests.support.docs_settings` from batchpay/settings.py. -->\n"
@@ -29,7 +29,7 @@ def _table(name: str, kind: Any) -> str:
     meaning = str(kind.__doc__).removeprefix(f"[{name}]: ")
     lines = [f"\n## [{name}]\n", f"{meaning[0].upper()}{meaning[1:]}\n"]
     lines += ["| Key | Environment | Default | Meaning |", "|---|---|---|---|"]
-    lines += [_row(name, item) for item in fields(kind)]
+    lines += [_row(name, item) for item in settings_of(kind)]
     return "\n".join(lines) + "\n"
 
 

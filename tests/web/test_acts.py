@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import pytest
 
+from batchpay.approval.approvals import Policy
 from batchpay.settings import PolicySettings, Settings
 from batchpay.web.acts import ACTS, MAY_NOT, NOT_NOW, over_limit, page_settings, refused, refused_again
 from batchpay.web.people import ROLES, Person
@@ -92,12 +94,12 @@ def test_who_agrees_that_a_payment_is_sent_again_is_a_second_person() -> None:
     assert refused_again(person("another", "approve", limit_cents=5), "settler", None, 5) is None
 
 
-@pytest.mark.parametrize(("policy", "approvals", "second_above"), [
-    ({}, 1, ""), ({"approvals": 1, "approve_above": "500.00"}, 1, ""), ({"approvals": 2}, 1, "0.00"),
-    ({"approvals": 2, "approve_above": "500.00"}, 1, "500.00"), ({"second_above": "900.00"}, 1, "900.00"),
-    ({"approvals": 2, "approve_above": "500.00", "second_above": "900.00"}, 1, "500.00"),
+@pytest.mark.parametrize(("policy", "second_above_cents"), [
+    ({}, None), ({"approvals": 1, "approve_above": "500.00"}, None), ({"approvals": 2}, 0),
+    ({"approvals": 2, "approve_above": "500.00"}, 50_000), ({"second_above": "900.00"}, 90_000),
+    ({"approvals": 2, "approve_above": "500.00", "second_above": "900.00"}, 50_000),
 ])  # fmt: skip
-def test_the_page_always_asks_another_person(policy: dict[str, str], approvals: int, second_above: str) -> None:
+def test_the_page_always_asks_another_person(policy: dict[str, Any], second_above_cents: int | None) -> None:
     """Whatever the settings ask of the command line, the page asks for one other person, and never for fewer."""
-    found = page_settings(Settings(policy=PolicySettings(**policy))).policy  # type: ignore[arg-type]
-    assert (found.approvals, found.approve_above, found.second_above) == (approvals, "0.00", second_above)
+    found = Policy.from_settings(page_settings(Settings(policy=PolicySettings(**policy))).policy)
+    assert (found.approvals, found.above_cents, found.second_above_cents) == (1, 0, second_above_cents)

@@ -245,7 +245,7 @@ def test_limits_that_can_not_be_read(name: str) -> None:
 def test_a_day_to_come_is_full(desk: Desk, limits: dict[str, str]) -> None:
     """By what was registered for it; the message names that day, and today has its own sum."""
     with closing(open_ledger(desk.settings.ledger)) as ledger:
-        ledger.set_policy("America/New_York", "ann", "the company is there")
+        ledger.set_policy(lambda kept: {**kept, "zone": "America/New_York"}, "ann", "the company is there")
         friday, today = ledger.today() + timedelta(days=3), ledger.today()
     limit(desk, **limits)
     assert desk.submit(file(desk, "a", "60.00", payOn=f"{friday:%m/%d/%Y}")).exit_code == 0

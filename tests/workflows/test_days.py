@@ -23,7 +23,7 @@ from batchpay.sending.limits import Limits
 from batchpay.settings import Secret
 from batchpay.workflows import run
 from batchpay.workflows.health import HealthLimits, health
-from batchpay.workflows.policy import policy_of, set_zone
+from batchpay.workflows.policy import policy_of, set_policy
 from batchpay.workflows.run import RunRequest, resume
 from batchpay.workflows.status import batch_status
 from tests.model import clock
@@ -223,7 +223,7 @@ def test_a_file_with_days_is_refused_until_a_zone_is_set(desk: Desk) -> None:
     with pytest.raises(FileRefused, match=r"pay\.csv .*ledger policy set --zone America/New_York --reason TEXT"):
         desk.submit(path)
     assert desk.events("registered") == [("ann@desk-3", None)], "plain.csv"
-    set_zone(desk.settings.ledger, "UTC", "the company is there", ANN)
+    set_policy(desk.settings, {}, "UTC", "the company is there", ANN)
     assert desk.submit(path).scheduled.rows == 1
 
 
@@ -244,13 +244,13 @@ def test_the_zone_of_the_settings_file_is_taken_over_once(desk: Desk, on_both: N
         desk.submit(path)
     with pytest.raises(SettingsNotUsable, match=told):
         desk.resume()
-    assert set_zone(desk.settings.ledger, "Asia/Tokyo", "moved", ANN)["zone"] == "Asia/Tokyo"
+    assert set_policy(desk.settings, {}, "Asia/Tokyo", "moved", ANN)["zone"] == "Asia/Tokyo"
     assert desk.resume().exit_code == 0
-    with pytest.raises(WrongUse, match="ledger policy set needs --reason TEXT"):
-        set_zone(desk.settings.ledger, "UTC", None, ANN)
+    with pytest.raises(WrongUse, match="ledger policy needs --reason TEXT"):
+        set_policy(desk.settings, {}, "UTC", None, ANN)
     with pytest.raises(WrongUse, match="--zone: UTC5 is no time zone"):
-        set_zone(desk.settings.ledger, "UTC5", "x", ANN)
-    found = policy_of(desk.settings.ledger)
+        set_policy(desk.settings, {}, "UTC5", "x", ANN)
+    found = policy_of(desk.settings)
     assert (found["zone"], found["who"], found["why"]) == ("Asia/Tokyo", "ann@desk-3", "moved")
 
 
