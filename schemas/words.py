@@ -34,6 +34,7 @@ _KIND = MappingProxyType({
 _AFTER_WORDS = re.compile(
     r"\s*[-–—:;,(\[/#0-9]|\s(?:on|at|by|per|since|until|am|von|seit|le|par|el|por)\s", re.IGNORECASE
 )
+_BETWEEN = re.compile(r"[\s_()\[\]{}/:;,.*-]+|(?<=[a-z])(?=[A-Z])")
 _STATUS = re.compile(r"statu[st]|estatus|estado", re.IGNORECASE)
 """A word that makes any header one of a status: `Marital Status`."""
 
@@ -42,6 +43,11 @@ def folded(text: str) -> str:
     """Return letters and digits alone, without case, accents, blanks and punctuation, after NFKC; `#` is `no`."""
     plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold().replace("#", " no "))
     return "".join(character for character in plain if character.isalnum())
+
+
+def parts_of(header: str) -> list[str]:
+    """Return the words of a header, as it writes them: `Amount (GBP)*`, `amount_cents`, `amountCents` have two each."""
+    return [part for part in _BETWEEN.split(header) if part]
 
 
 def header_key(text: str) -> str:

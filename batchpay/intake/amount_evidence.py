@@ -7,7 +7,6 @@ file has decimals or a currency's mark, they may be dollars or cents: without a 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 
@@ -18,13 +17,12 @@ from batchpay.schemas import amount_text
 from batchpay.schemas.amount_text import CODES, OTHER_CURRENCY, OTHER_TEXT, UNIT_UNKNOWN
 from batchpay.schemas.columns import CURRENCY, DECIMALS, FAULT
 from batchpay.schemas.tables import CURRENCY_NAMES, NO_DECIMALS
-from batchpay.schemas.words import header_means, meaning
+from batchpay.schemas.words import header_means, meaning, parts_of
 from batchpay.text import column_name
 
 _AMOUNT, _CODE = "amount", "currencyCode"
 _NOT_IN_HEADERS = ("all", "top", "try", "won", "pound", "pounds")
 """Currencies that are words: `Amount Won`."""
-_BETWEEN_WORDS = re.compile(r"[\s_()\[\]{}/:;,.-]+|(?<=[a-z])(?=[A-Z])")
 _FEW = 100
 _SAID = {**CODES, **{name.lower(): code for code, name in CURRENCY_NAMES.items()}}
 
@@ -41,7 +39,7 @@ class AmountEvidence:
         self._is_ours = _AMOUNT in columns
         self._number = number or NumberFormat()
         header = ", ".join(columns.values())
-        words = [word for word in _BETWEEN_WORDS.split(header) if word]
+        words = parts_of(header)
         self._of_header = next((word for word in words if _is_currency(word)), None)
         unit = _unit(words)
         self._told = (

@@ -20,11 +20,12 @@ from typing import BinaryIO, TextIO
 from batchpay.errors import FileRefused
 from batchpay.intake.streams import memory_file
 from batchpay.intake.xlsx.child import sheet_rows, visible_sheets
+from batchpay.schemas.tables import CURRENCIES_OF
 from batchpay.writing.atomic import Stream
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+", re.ASCII)
 _GROUPED = re.compile(r"[0-9]{1,3}(?:([,.' ])[0-9]{3})(?:\1[0-9]{3})*", re.ASCII)
-_CURRENCY = re.compile(r"[A-Z]{3}|[$€£¥]|US\$", re.ASCII | re.IGNORECASE)
+_MARKS = re.compile(r"([^0-9.,'()+-]*)(.*?)([^0-9.,'()+-]*)")
 _SPACES = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2212": "-", "\u2019": "'"})
 _SLASHED = re.compile(r"([0-9]{1,2})[/.\-]([0-9]{1,2})[/.\-]([0-9]{2}|[0-9]{4})\b.*", re.ASCII)
 _FROM_THE_YEAR = re.compile(r"([0-9]{4})(?:([-/.])([0-9]{1,2})\2([0-9]{1,2})|([0-9]{2})([0-9]{2}))(?![0-9])", re.ASCII)
@@ -71,13 +72,11 @@ def side_cents(text: str) -> int | None:
 
 
 def _without_currency(number: str) -> str:
-    found = _CURRENCY.match(number)
-    if found:
-        return number[found.end() :].strip()
-    for length in (3, 1):
-        if _CURRENCY.fullmatch(number[-length:]):
-            return number[:-length].strip()
-    return number
+    found = _MARKS.fullmatch(number)
+    before, plain, after = found.groups() if found else ("", number, "")
+    if before.strip().lower() in CURRENCIES_OF:
+        return f"{plain}{after}".strip()
+    return f"{before}{plain}".strip() if after.strip().lower() in CURRENCIES_OF else number
 
 
 def _plain_number(number: str) -> str | None:

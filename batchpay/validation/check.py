@@ -43,7 +43,7 @@ from batchpay.validation.compiled_rules import (
     nothing_proven,
     rule_book,
 )
-from batchpay.validation.duplicates import Late, LateRows, Places, Unfit, Uniqueness, late_in_file
+from batchpay.validation.duplicates import Late, LateRows, NullWords, Places, Unfit, Uniqueness, late_in_file
 from batchpay.validation.rejects import packed, unpacked
 from batchpay.validation.sums import Sums
 from batchpay.validation.verdict import ChunkResult, Verdict, correct, without_marks
@@ -109,6 +109,7 @@ class RowCheck:
         """One bit per row, chunk by chunk: it is proven and has no warning."""
         self._repeats = self._unique.repeats()
         self._in_file = late_in_file(self._repeats, options)
+        self._null_words = NullWords()
 
     def results(self) -> Iterator[ChunkResult]:
         """Read the file and yield each row once; rows that are not proven come some thousand rows later."""
@@ -117,14 +118,15 @@ class RowCheck:
                 self._unique.add(result.findings.rows, None, self._incomparable(result.findings))
             else:
                 self._unique.add(result.findings.rows, result.cents if self._is_compared_as_is else None, None)
+            self._null_words.add(result.findings, result.passed)
             yield result
             del result  # do not keep a chunk in memory while waiting for the next one
         self._repeats = self._unique.repeats()
-        self._in_file = late_in_file(self._repeats, self._options)
+        self._in_file = [*late_in_file(self._repeats, self._options), *self._null_words.late()]
 
     @property
-    def duplicates(self) -> pl.Series:
-        """Numbers of the rows that fail because the file has them twice; known once `results` is exhausted."""
+    def late(self) -> pl.Series:
+        """Numbers of the rows that fail because of others of the file; known once `results` is exhausted."""
         errors = [one.rows["_row"] for one in self._in_file if one.facts.severity == "error"]
         return pl.concat(errors)
 

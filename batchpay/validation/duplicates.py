@@ -34,8 +34,8 @@ from batchpay.schemas.catalogue import (
 from batchpay.schemas.checks import as_date, is_not_date_format
 from batchpay.schemas.columns import PAY_ON
 from batchpay.schemas.identity import BILL, compared
-from batchpay.schemas.rule import RuleOptions
-from batchpay.validation.compiled_rules import Violation, row_violation
+from batchpay.schemas.rule import PLACEHOLDER_MESSAGE, RuleOptions
+from batchpay.validation.compiled_rules import Findings, Violation, row_violation
 
 _DIGESTS = ("digest_0", "digest_1")
 _DIGESTS_AT_ONCE = 1_000_000
@@ -312,6 +312,30 @@ class InFile:
     rows: pl.DataFrame
     """`_row`, and the columns that `message` reads: messages are made for some rows at a time."""
     message: pl.Expr
+
+
+class NullWords:
+    """Rows that pass with one null word, which may be a name: payees of two accounts are not both called Null."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, list[pl.Series]] = {}
+        self._accounts: set[str] = set()
+        """Two accounts that are paid, or the only one."""
+
+    def add(self, findings: Findings, passed: pl.Series) -> None:
+        """Note what the rows of a chunk that passed are warned of."""
+        for one in findings.violations:
+            if one.code == "placeholder" and not one.is_error and (rows := (one.flag & passed).arg_true()).len():
+                self._rows.setdefault(one.column, []).append(findings.rows["_row"].gather(rows))
+                account = pl.concat_str("achRoutingNumber", "achAccountNumber", separator=" ")
+                some = findings.rows[rows].select(account.unique()).to_series().head(2)
+                self._accounts = set([*self._accounts, *some][:2])
+
+    def late(self) -> Iterator[InFile]:
+        """Yield the failures, by column, where more than one account is paid."""
+        for column, rows in self._rows.items() if len(self._accounts) > 1 else ():
+            facts = RuleFacts(column, "placeholder", "error", "H", "", PLACEHOLDER_MESSAGE)
+            yield InFile(facts, pl.concat(rows).to_frame("_row"), pl.lit(PLACEHOLDER_MESSAGE))
 
 
 class LateRows:

@@ -29,7 +29,6 @@ from batchpay.payment import Environment, State, format_cents
 from batchpay.schemas.checks import as_date, cents_of_plain
 from batchpay.schemas.columns import CASH_FLOW, PAY_ON
 from batchpay.schemas.identity import COMPARED
-from batchpay.schemas.rule import PLACEHOLDER_MESSAGE
 from batchpay.settings import Settings
 from batchpay.summary import Summary
 from batchpay.text import currencies_note, left_out_note, money, place_of, row_count
@@ -364,8 +363,6 @@ class _Reading:
         if context.ledger is not None:
             self.checked.registration_count_seen = context.ledger.registration_count()
         self._rejected_earlier: RejectedEarlier | None = None
-        self._null_words: dict[int, tuple[str, str]] = {}
-        """Rows with one null word, which may be a name: its column, and the account that is paid."""
         if context.wants_schedule:
             self.checked.all_new = AllNew(request.rules.as_of)
 
@@ -383,14 +380,13 @@ class _Reading:
                     self._request.watch(verdict.rows)
                 self._count(result)
                 self._keep_warnings(result.findings, result.passed)
-                self._note_null_words(result)
                 if result.may_fail:
                     self._keep(result, rejected)
                     if rejects is not None:
                         rejects.add(result.rejects())
                 del result  # frees a chunk while waiting for the next one
             checked.not_used = check.not_used
-            verdict.end(check.duplicates)
+            verdict.end(check.late)
             self._allow_in_file(check.allowed)
             verdict.end(self._late(verdict))
             for result in check.finish(checked.late_failures):
@@ -435,20 +431,9 @@ class _Reading:
         if self._context.submits and findings.violations:
             self.checked.warned.add_findings(findings, passed)
 
-    def _note_null_words(self, result: ChunkResult) -> None:
-        """Note the rows that pass with one null word: payees of two accounts are not both called Null."""
-        for one in result.findings.violations:
-            if one.code == "placeholder" and not one.is_error:
-                rows = result.findings.rows.filter(one.flag & result.passed)
-                account = pl.concat_str("achRoutingNumber", "achAccountNumber", separator=" ")
-                self._null_words |= {row: (one.column, paid) for row, paid in rows.select("_row", account).iter_rows()}
-
     def _late(self, verdict: Verdict) -> dict[int, tuple[str, str, str]]:
         """Check, after the file was read whole, what only all of it, the gateway and the ledger know."""
         checked, context, ledger, rules = self.checked, self._context, self._context.ledger, self._request.rules
-        if len({account for _, account in self._null_words.values()}) > 1:
-            nulls = self._null_words.items()
-            checked.late_failures |= {row: (name, "placeholder", PLACEHOLDER_MESSAGE) for row, (name, _) in nulls}
         if context.preflight is not None:
             rows = valid_rows(checked.source, rules, verdict)
             checked.accounts = ask_gateway(checked.gateway_ids, rows, context.preflight)

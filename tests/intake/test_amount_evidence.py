@@ -202,6 +202,7 @@ def test_a_column_that_says_dollars_or_nothing(tmp_path: Path, cell: str) -> Non
         ("amount_cad", {"amount.currency_mark": 2}),
         ("Betrag in €", {"amount.currency_mark": 2}),
         ("£ Amount", {"amount.currency_mark": 2}),
+        ("Amount GBP*", {"amount.currency_mark": 2}),
         ("amount_cents", {"amount.format": 2}),
         ("Amount in minor units", {"amount.format": 2}),
         ("AMOUNT (000s)", {"amount.format": 2}),

@@ -36,6 +36,7 @@ from batchpay.writing.atomic import Stream
         ("(5.00", None), ("5.00)", None), ("-5+", None), ("+5-", None), ("USD", None), ("$", None), ("5.2a", None),
         ("1.234", None), ("12.345", None), ("1,23,456.00", None), ("1..2", None), ("1e5", None), ("", None),
         ("--5", None), ("abc", None), ("١٢", None), ("9" * 19, None), ("NaN", None), ("1,2,3", None),
+        ("REF 12", None), ("12 XYZ", None), ("C$ 5", 500), ("$12.00 CAD", 1200),
     ],
 )  # fmt: skip
 def test_amounts_of_others(text: str, cents: int | None) -> None:

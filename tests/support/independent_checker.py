@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -162,6 +162,7 @@ def check_rows(
     """Return the findings of every row, in order; keys other than the known columns are ignored."""
     options = options or Options()
     checked = [_checked_row(row, as_of, options) for row in rows]
+    _null_payees(checked)
     _payment_ids(checked)
     _same_bills(checked, options)
     _same_amounts(checked)
@@ -243,6 +244,14 @@ def _placeholders(row: _Row) -> None:
     for column in (column for columns in fields.values() for column in columns):
         if row.readable(column):
             (row.fail if len(fields) > 1 else row.warn)(column, "placeholder")
+
+
+def _null_payees(rows: Sequence[_Row]) -> None:
+    called = [row for row in rows if all(severity == WARNING for _, _, severity in row.findings)]
+    found = [(row, column) for row in called for column, code, _ in row.findings if code == "placeholder"]
+    if len({(row.cells["achRoutingNumber"], row.cells["achAccountNumber"]) for row, _ in found}) > 1:
+        for row, column in found:
+            row.fail(column, "placeholder")
 
 
 def _text(row: _Row, column: str, value: str) -> None:

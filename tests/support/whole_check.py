@@ -44,7 +44,7 @@ def check(
                 early.append(result.rejected())
                 if rejects is not None:
                     rejects.add(result.rejects())
-        verdict.end(asked.duplicates)
+        verdict.end(asked.late)
         elsewhere = late(verdict)
         verdict.end(elsewhere)
         for result in asked.finish(elsewhere):

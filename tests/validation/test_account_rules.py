@@ -254,4 +254,4 @@ def test_bills_that_may_pass_twice_come_in_row_order(tmp_path: Path, monkeypatch
         assert sum(result.passed.sum() for result in asked.results()) == 40
         assert asked.allowed["_row"].to_list() == list(range(21, 41))
         assert asked.allowed["_place"].to_list() == [f"line {line}" for line in range(2, 22)]
-        assert not len(asked.duplicates)
+        assert not len(asked.late)

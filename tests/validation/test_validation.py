@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import date
@@ -15,13 +16,13 @@ import pytest
 from batchpay.errors import SettingsNotUsable
 from batchpay.intake.source import open_source
 from batchpay.payment import Totals
-from batchpay.schemas.catalogue import suggesting_rules
+from batchpay.schemas.catalogue import RuleFacts, suggesting_rules
 from batchpay.schemas.columns import BARE_ROW, COLUMNS
 from batchpay.schemas.rule import RuleOptions
 from batchpay.validation import duplicates
 from batchpay.validation.check import RowCheck, all_rows, valid_rows
-from batchpay.validation.compiled_rules import Proof, RuleBook
-from batchpay.validation.duplicates import Places, Uniqueness
+from batchpay.validation.compiled_rules import Findings, Proof, RuleBook, row_violation
+from batchpay.validation.duplicates import NullWords, Places, Uniqueness
 from batchpay.validation.verdict import Verdict, without_marks
 from tests.support.payment_files import csv_text, write
 from tests.support.text_chunks import RECURRING, VALID, Cells, Kept, TextChunks
@@ -459,3 +460,19 @@ def test_a_phone_number_of_elsewhere_is_not_made_one_of_here(phone: str, suggest
     """Ten digits behind +44 are no number of North America."""
     (failure,) = check(TextChunks([_row(1, billingPhone=phone)]), OPTIONS).failures
     assert (failure.code, failure.suggestion) == ("phone", suggestion)
+
+
+def test_a_file_full_of_null_words_takes_no_memory_by_row() -> None:
+    """What each row was noted with grew with the file: of a payee called NULL no more than the row's number is kept."""
+    count, facts = 20_000, RuleFacts("achNameOnCheck", "placeholder", "warning", "H", "", "")
+    accounts = pl.int_range(count, eager=True).cast(pl.String)
+    numbers = pl.int_range(1, count + 1, dtype=pl.UInt32, eager=True)
+    rows = pl.DataFrame({"_row": numbers, "achRoutingNumber": accounts, "achAccountNumber": accounts})
+    findings = Findings(rows, [row_violation(facts, pl.repeat("", count, eager=True))])
+    words, passed = NullWords(), pl.repeat(value=True, n=count, eager=True)
+    tracemalloc.start()
+    words.add(findings, passed)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    (late,) = words.late()
+    assert (late.rows["_row"].to_list(), kept < count) == (numbers.to_list(), True)

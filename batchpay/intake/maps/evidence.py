@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -59,12 +58,9 @@ def column_called(name: str) -> tuple[str, bool] | None:
     return (_BY_NAME[close[0]], False) if close else None
 
 
-_PARTS = re.compile(r"[\s_()\[\]{}/:;,.*-]+|(?<=[a-z])(?=[A-Z])")
-
-
 def beside(name: str) -> tuple[str, str | None, str | None]:
     """Return a name without the unit and the currency that it ends or begins with, and these two."""
-    parts = [part for part in _PARTS.split(name) if part]
+    parts = words.parts_of(name)
     unit = currency = None
     for at in range(1, len(parts)):
         said = words.meaning("unit", " ".join(parts[at:]))
