@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from itertools import islice, starmap
 
 from batchpay.payment import SamePayment
@@ -101,8 +101,27 @@ class Lookup:
     """Whether each row's bill has an invoice number; none has if this is empty."""
     pay_on: Sequence[int | None] = ()
     """The day of each row, as in PaymentColumns."""
+    accounts: Callable[[], Sequence[bytes]] = tuple
+    """Digests of routing and account number, as in PaymentColumns; made where an earlier payment came back."""
     older: Callable[[], tuple[Sequence[bytes], Sequence[bytes | None]]] = lambda: ((), ())
     """Fingerprints and paymentIds in the form that ledgers before version 3 have; made for those alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierReturn:
+    """That all earlier payments of a row's paymentId, or of its bill, came back, and that a person has seen it."""
+
+    code: str
+    day: date
+    """Code and day of the latest return."""
+    amount_cents: int
+    direction: str
+    """Of the payment that it was, DEBIT or CREDIT."""
+    same_account: bool
+    """Whether one of them was of the row's own routing and account number."""
+    count: int
+    """How many there were."""
+    first_sent_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +138,8 @@ class Earlier:
     """When it was registered or, if later, last sent."""
     was_cancelled: bool = False
     """Whether a person has cancelled it: no payment, but one that was not to be made."""
+    returned: EarlierReturn | None = None
+    """Set if nothing of the kind stands: neither this payment, nor any other that would be found instead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,8 +222,11 @@ class Ledger(Protocol):
         sign_off: SignOff | None = None,
         allowed_duplicates: dict[str, Any] | None = None,
         day_check: DayCheck = NO_CHECK,
+        lifts: Sequence[bytes] = (),
     ) -> int:
         """Make rejected rows of a batch pending, with their bodies; rows in another state stay. Returns how many.
+
+        What came back from the accounts `lifts` speaks no longer against them, until something comes back again.
 
         It counts like a registration: raises RegisteredMeanwhile if `registration_count` has grown since earlier
         payments were looked up, or if a day would have more than `day_check` allows. A `sign_off`, and what was let

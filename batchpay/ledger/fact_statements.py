@@ -52,4 +52,15 @@ class FactStatements:
             ", ".join(map(value.format, (*SEALED, "seal", "corrected")))
         )
         self.note = f"UPDATE {fact} SET {{0}} = {value.format('event')}, {is_('seal')} WHERE {is_('number')}"
+        self.returned = (
+            "SELECT direction, count(*), CAST(sum(amount_cents) AS bigint)"
+            f" FROM {schema}returned WHERE {is_('batch')} GROUP BY direction"
+        )
+        self.every = f"{read.replace(', seal', ', seal, corrected')} ORDER BY number"
+        self.events = (
+            f"SELECT number, kind, detail FROM {schema}event WHERE kind IN ('returns', 'return confirmed',"
+            f" 'return withdrawn', 'released') AND kind <> 'progress'{own_chain}"
+        )
+        self.unlike_rows = f"SELECT count(*) FROM {schema}fact_unlike_row"
+        self.erase = f"UPDATE {fact} SET corrected = NULL WHERE {is_('batch')}"
         self.corrected = f"SELECT corrected FROM {fact} WHERE {is_('number')}"

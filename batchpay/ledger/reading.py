@@ -58,6 +58,11 @@ def _summary(store: Store, view: View, found: tuple[Any, ...], day: date | None 
     total = sum(by_state.values(), Totals())
     if total != Totals(rows, cents) or any(totals.rows < 0 for totals in by_state.values()):
         raise LedgerDamaged(f"the ledger is damaged: the states of batch {name} do not add up to its control totals")
+    returned = view.execute(store.fact_statements.returned, {"batch": identity}).fetchall()
+    came_back = {DIRECTIONS[direction]: Totals(count, sum_cents) for direction, count, sum_cents in returned}
+    accepted = apart.get(State.ACCEPTED, {})
+    if any(one.rows > accepted.get(word, Totals()).rows for word, one in came_back.items()):
+        raise LedgerDamaged(f"the ledger is damaged: more of batch {name} came back than was accepted")
     return BatchSummary(
         batch=name, digest=digest, file=file, origin=origin,
         environment=Environment(environment), registered_at=to_datetime(registered_at),
@@ -65,7 +70,7 @@ def _summary(store: Store, view: View, found: tuple[Any, ...], day: date | None 
         columns=tuple(json.loads(columns)), total=total, by_state=by_state, by_direction=by_direction, apart=apart,
         again_reason=again, options=dict(json.loads(options)),
         held_back=Totals(*json.loads(end or "{}").get("held back", (0, 0))), purged_at=maybe_datetime(purged),
-        outdated=store.outdated, by_day=by_day, today=day or today(store, view),
+        outdated=store.outdated, by_day=by_day, today=day or today(store, view), returned_apart=came_back,
     )  # fmt: skip
 
 

@@ -199,6 +199,19 @@ class BatchSummary:
     today: date = date.max
     """The day by which rows are due: of a run that this process made, its own, else the ledger's when it was read."""
 
+    returned_apart: dict[str, Totals] = field(default_factory=dict)
+    """Accepted rows that came back, by DEBIT and CREDIT; not those of payments that are made again and again."""
+
+    @property
+    def returned(self) -> Totals:
+        """Return the accepted rows that came back: with `standing` they add up to all that were accepted."""
+        return sum(self.returned_apart.values(), Totals())
+
+    @property
+    def standing(self) -> Totals:
+        """Return the accepted rows that did not come back."""
+        return self.by_state[State.ACCEPTED] - self.returned
+
     @property
     def scheduled(self) -> Totals:
         """Return the pending rows whose day has not come: nobody waits for them."""
@@ -506,6 +519,8 @@ class Contents:
     """number, batch, row."""
     paid: Rows
     """payee, account, batch, row_count, cents."""
+    facts: Rows
+    """Columns of `fact_statements.SEALED`, seal, corrected."""
 
 
 LEASE_S = 30.0

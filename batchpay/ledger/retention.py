@@ -62,4 +62,5 @@ def erase(store: Store, name: str, before: datetime, who: str, why: str, erase_t
         if open_rows or last >= to_ms(before) or purged_at is not None:
             raise WrongUse(f"batch {name} has changed in the meantime and was not purged; run the command again")
         messages = erase_texts(transaction, number)
+        transaction.execute(store.fact_statements.erase, {"batch": number})
         transaction.event(PURGED, number, who, why, {"rows": rows, "messages": messages})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, Generic, TypeVar
@@ -38,6 +38,7 @@ _INVOICE = re.compile(rb'"invoiceNumber":("(?:[^"\\]|\\.)*")')
 StoreT = TypeVar("StoreT", bound=Store)
 _Place = tuple[int, int]
 """A batch's number, and a row's."""
+_RETURNED = KIND_CODES[FactKind.RETURNED]
 _Values = dict[str, Any]
 """A fact as it lies in its table."""
 
@@ -62,6 +63,25 @@ def _stored(store: Store, view: View, statement: str, **asked: Any) -> list[_Val
     return found
 
 
+def fact_problems(store: Store, view: View) -> list[str]:
+    """Find facts that are not what was recorded or purged, of no accepted row, or unlike the history."""
+    sql = store.fact_statements
+    told, found = Counter[tuple[int, str]](), Counter[tuple[int, str]]()
+    for number, kind, detail in view.execute(sql.events):
+        said = json.loads(detail)
+        told[number, "cents"] = said.get("cents", 0)
+        told[number, "facts"] = said["facts"] if kind == RETURNS else len(said.get("returns", ()))
+    (wrong,) = view.execute(sql.unlike_rows).fetchone()
+    for *sealed, seal, _ in store.stream(view, sql.every):
+        values = dict(zip(SEALED, sealed, strict=True))
+        wrong += _seal(store, values) != seal
+        found[values["event"], "cents"] += values["amount_cents"] if values["kind"] == _RETURNED else 0
+        found.update((values[name], "facts") for name in SEALED[-4:] if values[name] is not None)
+    if wrong or +told != +found:
+        return ["the ledger is damaged: returns are not what was recorded"]
+    return []
+
+
 def _note(store: Store, transaction: Transaction, values: _Values, what: str, event: int) -> None:
     """Note the event in which a person said more of a fact: it confirmed, withdrew or lifted it."""
     values = values | {what: event}
@@ -69,16 +89,28 @@ def _note(store: Store, transaction: Transaction, values: _Values, what: str, ev
     transaction.execute(store.fact_statements.note.format(what), asked)
 
 
-def lift(store: Store, transaction: Transaction, batch: int, accounts: Sequence[bytes]) -> int:
-    """Let returns no longer speak against accounts in the environment of a batch whose rows the next event releases."""
+def counted_returns(store: Store, view: View, batch: int) -> dict[int, _Values]:
+    """Return by row the returns of a batch that a person has seen, of payments that are made once."""
+    return {
+        one["row"]: one
+        for one in _stored(store, view, store.fact_statements.of_batch, batch=batch)
+        if one["kind"] == _RETURNED and not one["recurring"] and one["withdrawn"] is None
+        if not one["unattended"] or one["confirmed"] is not None
+    }
+
+
+def lift(store: Store, transaction: Transaction, batch: int, accounts: Sequence[bytes]) -> dict[str, list[int]]:
+    """Let returns no longer speak against accounts, by the next event, which releases rows; return what it notes."""
+    if not accounts:
+        return {}
     sql = store.fact_statements
     (environment,) = transaction.execute(sql.environment, {"batch": batch}).fetchone()
     (event,) = transaction.execute(sql.next_event).fetchone()
     found = _stored(store, transaction, sql.of_accounts, environment=environment, accounts=_hex(accounts))
-    returns = [values for values in found if values["kind"] == KIND_CODES[FactKind.RETURNED]]
+    returns = [values for values in found if values["kind"] == _RETURNED]
     for values in returns:
         _note(store, transaction, values, "lifted", event)
-    return len(returns)
+    return {"returns": [values["number"] for values in returns]}
 
 
 def _hex(accounts: Iterable[bytes]) -> str:
@@ -333,10 +365,10 @@ class _Recording:
             }  # fmt: skip
             added.append(values | {"seal": _seal(self._store, values), "corrected": self._sealed(one, values)})
         transaction.execute_many(sql.add, added)
-        returns = [one["amount_cents"] for one in added if one["kind"] == KIND_CODES[FactKind.RETURNED]]
+        returns = [one["amount_cents"] for one in added if one["kind"] == _RETURNED]
         detail = {
             "file": file, "digest": file_digest, "environment": self._environment.value, "unattended": unattended,
-            "returned": len(returns), "cents": sum(returns), "changed": len(added) - len(returns),
+            "facts": len(added), "returned": len(returns), "cents": sum(returns),
             "rows": {
                 self._look.names[batch][0]: write_ranges(rows)
                 for batch, rows in _by_batch((one["batch"], one["row"]) for one in added).items()

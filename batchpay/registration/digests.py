@@ -77,6 +77,7 @@ def lookup_columns(ledger: Ledger, frame: pl.DataFrame) -> Lookup:
         payment_ids=payment_ids,
         with_invoice=found["invoice"].is_not_null().to_list(),
         pay_on=pay_days(frame),
+        accounts=lambda: account_digests(ledger, frame),
         older=lambda: (
             _digests(ledger, "fingerprint", _older_fingerprint_texts(frame), 16),
             ledger.digest("payment id", frame[PAYMENT_ID].to_list(), 16),

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from datetime import date
+from collections.abc import Iterable, Sequence
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
 
 from batchpay.errors import LedgerDamaged, WrongUse
-from batchpay.ledger.columns import PackedTexts, PaymentColumns
-from batchpay.ledger.contract import Ledger
+from batchpay.ledger.columns import Earlier, Lookup, PackedTexts, PaymentColumns
+from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
 from batchpay.ledger.facts import FactKind, FoundPayment, Key, NewFact
 from batchpay.outcome import Answer, Outcome
-from batchpay.payment import Environment, State
+from batchpay.payment import Environment, State, Totals
 from tests.ledger.batches import (
     ACCEPTED,
     DECLINED,
     IN_DOUBT,
     columns,
     digests,
+    new_batch,
     register,
     rejected,
     send,
@@ -209,3 +210,146 @@ def test_a_fact_that_was_changed_is_damage(ledger_factory: LedgerFactory, change
     ledger_factory.edit(sqlite=f"UPDATE fact SET {change}", postgres=f"UPDATE fact SET {change}")
     with pytest.raises(LedgerDamaged, match="return 1 is not what was recorded"):
         list(ledger_factory.open(read_only=True).facts(TEST))
+
+
+def earlier(ledger: Ledger, again: PaymentColumns, accounts: Sequence[bytes] | None = None) -> dict[int, Earlier]:
+    """What is known of payments that are submitted again, to these accounts if not to their own."""
+    lookup = Lookup(
+        again.rows, again.fingerprints, again.payment_ids, accounts=lambda: accounts or again.accounts
+    )  # fmt: skip
+    return {one.row: one for one in ledger.earlier(lookup, TEST, days=30, now=ledger.now())}
+
+
+def test_a_payment_that_came_back_stands_in_no_ones_way(ledger: Ledger) -> None:
+    """Told with the return: only that one; a bill or paymentId that came back too, and under another account."""
+    batch = accepted(ledger)
+    record(ledger, returned(batch, 2), returned(batch, 3, code="R01"), changed(batch, 4))
+    again = payments(ledger, range(1, 10))
+    found = earlier(ledger, again)
+    assert {row: one.returned.code for row, one in found.items() if one.returned} == {2: "R02", 3: "R01"}
+    came_back = found[2].returned
+    assert came_back is not None
+    assert (came_back.day, came_back.amount_cents, came_back.direction) == (FRIDAY, 201, "DEBIT")
+    assert (came_back.same_account, came_back.count, came_back.first_sent_at) == (True, 1, found[2].at)
+    elsewhere = earlier(ledger, payments(ledger, range(1, 10), salt=""), [b"8 others"] * 9)[2].returned
+    assert elsewhere is not None
+    assert not elsewhere.same_account
+    ledger.withdraw_fact(batch, 2, "ben", "the bank undid it")
+    assert earlier(ledger, again)[2].returned is None
+
+
+@pytest.mark.parametrize("how", ["unattended", "recurring", "pending", "in doubt", "accepted", "other"])
+def test_what_may_still_be_paid_stands(ledger: Ledger, how: str) -> None:
+    """A return that nobody has seen, of a payment that is made again, or beside another one that did not come back."""
+    batch = accepted(ledger, recurring=[2] if how == "recurring" else [])
+    record(ledger, returned(batch, 2), unattended=how == "unattended")
+    if how in ("pending", "in doubt", "accepted", "other"):
+        environment = LIVE if how == "other" else TEST
+        second = register(ledger, payments(ledger, [2]), content=b"again", environment=environment)
+        if how in ("in doubt", "accepted"):
+            send(ledger, second, {2: IN_DOUBT if how == "in doubt" else reference(2, "again")})
+    found = earlier(ledger, payments(ledger, [2]))[2]
+    assert (found.returned is not None) == (how == "other")
+    if how in ("pending", "in doubt", "accepted"):
+        assert found.earlier_batch == second
+    if how == "accepted":  # the one that stands is told, though another one is later
+        record(ledger, returned(second, 2))
+        both = earlier(ledger, payments(ledger, [2]))[2].returned
+        assert both is not None
+        assert both.count == 2
+        ledger.withdraw_fact(batch, 2, "ben", "the bank undid it")
+        one = earlier(ledger, payments(ledger, [2]))[2]
+        assert (one.earlier_batch, one.returned) == (batch, None)
+    if how == "unattended":
+        ledger.confirm_fact(batch, 2, "ben", "seen")
+        assert earlier(ledger, payments(ledger, [2]))[2].returned is not None
+
+
+def test_a_withdrawal_stops_a_registration_that_has_looked_before(ledger: Ledger) -> None:
+    """Whoever was told that the payment had come back would pay it a second time."""
+    batch = accepted(ledger)
+    record(ledger, returned(batch, 2))
+    again = payments(ledger, [2])
+    new = new_batch(ledger, 1, content=b"again")
+    ledger.withdraw_fact(batch, 2, "ben", "the bank undid it")
+    with pytest.raises(RegisteredMeanwhile), ledger.register(new, "ada") as registering:
+        registering.add_payments(again)
+        registering.finish()
+
+
+def test_an_account_from_which_a_payment_came_back_is_not_known(ledger: Ledger) -> None:
+    batch = accepted(ledger)
+    paid = payments(ledger, range(1, 10))
+    record(ledger, returned(batch, 2), changed(batch, 3))
+    known = ledger.payee_facts(paid.payees, TEST)
+    assert known.keys() == {*paid.payees} - {paid.payees[1]}
+    assert ledger.last_accounts(paid.payees, TEST).keys() == known.keys()
+    ledger.withdraw_fact(batch, 2, "ben", "the bank undid it")
+    assert (
+        ledger.payee_facts(paid.payees, TEST).keys() == ledger.last_accounts(paid.payees, TEST).keys() == {*paid.payees}
+    )
+
+
+def test_a_release_lifts_returns_of_accounts_until_the_next_one(ledger: Ledger) -> None:
+    batch = accepted(ledger)
+    accounts = columns(ledger, range(1, 10)).accounts
+    record(ledger, returned(batch, 2), changed(batch, 2), returned(batch, 3))
+    other = payments(ledger, [2], salt="other")
+    name = register(ledger, payments(ledger, [1], salt="b"), rejected([2]), content=b"two")
+    seen = ledger.registration_count()
+    assert ledger.release(name, [other], "ben", "a new card", registration_count_seen=seen, lifts=accounts[1:2]) == 1
+    found = ledger.facts_of_accounts(accounts, TEST)
+    assert {account: [one.code for one in facts] for account, facts in found.items()} == {
+        accounts[1]: ["C03"], accounts[2]: ["R02"],
+    }  # fmt: skip
+    assert [one.lifted for one in ledger.facts(TEST)] == [True, False, False]
+    assert earlier(ledger, payments(ledger, [2]))[2].returned is not None
+    assert ledger.check() == []
+    send(ledger, name, {2: reference(2, "new")})
+    record(ledger, returned(name, 2, code="R04"), file="next.csv")
+    assert [one.code for one in ledger.facts_of_accounts(accounts, TEST)[accounts[1]]] == ["C03", "R04"]
+
+
+def test_what_was_accepted_came_back_or_stands(ledger: Ledger) -> None:
+    """Rows and cents, by direction; a payment that is made again and again is outside of it."""
+    batch = accepted(ledger, recurring=[5])
+    assert (ledger.find(batch).returned, ledger.find(batch).standing.rows) == (Totals(), 9)
+    record(ledger, returned(batch, 2), returned(batch, 3), returned(batch, 5), changed(batch, 4))
+    found = ledger.find(batch)
+    assert found.returned_apart == {"DEBIT": Totals(1, 201), "CREDIT": Totals(1, 301)}
+    assert found.returned + found.standing == found.by_state[State.ACCEPTED]
+    assert ledger.batches()[0].returned == Totals(2, 502)
+
+
+def test_a_purge_keeps_facts_and_erases_what_they_correct(ledger: Ledger) -> None:
+    batch = accepted(ledger)
+    record(ledger, returned(batch, 2), changed(batch, 3))
+    assert ledger.purge(ledger.now() + timedelta(days=1), "ben", "retention").erased
+    fact = list(ledger.facts(TEST))[-1]
+    assert (ledger.corrected(fact), ledger.find(batch).returned.rows) == ({}, 1)
+    record(ledger, changed(batch, 4), returned(batch, 5), file="late.csv")
+    assert [ledger.corrected(one) for one in ledger.facts(TEST)] == [{}] * 4
+    assert ledger.sent_rows("invoice", ["größe\t-2"], TEST) == {}
+    assert ledger.sent_rows("payment_id", ["é-2"], TEST)["é-2"][0].row == 2
+    assert ledger.check() == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE fact SET code = 'R09'", "DELETE FROM fact WHERE number = 1", "UPDATE fact SET corrected = 'x'",
+        "UPDATE fact SET withdrawn = NULL", "UPDATE fact SET row = 4 WHERE number = 1",
+    ],
+)  # fmt: skip
+def test_a_check_finds_facts_that_are_not_those_of_the_history(ledger_factory: LedgerFactory, change: str) -> None:
+    ledger = ledger_factory.create()
+    batch = accepted(ledger)
+    record(ledger, returned(batch, 2), changed(batch, 3))
+    ledger.withdraw_fact(batch, 2, "ben", "wrong")
+    if "corrected" in change:
+        change = change.replace("'x'", "CAST('x' AS blob)")
+        ledger.purge(ledger.now() + timedelta(days=1), "ben", "retention")
+    assert ledger.check() == []
+    ledger_factory.close()
+    ledger_factory.edit(sqlite=change, postgres=change.replace("blob", "bytea"))
+    assert "the ledger is damaged: returns are not what was recorded" in ledger_factory.open(read_only=True).check()

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from batchpay.ledger import open as door
 from batchpay.ledger.columns import Lookup
 from batchpay.ledger.contract import Ledger, Run
 from batchpay.ledger.days import DayLimits
+from batchpay.ledger.facts import FactKind, NewFact
 from batchpay.ledger.postgres import arrival
 from batchpay.ledger.records import Decision
 from batchpay.ledger.sqlite import audit, opening, restoring
@@ -100,6 +101,11 @@ def fill(ledger: Ledger) -> str:
     ledger.resolve(name, [Decision(3, State.ACCEPTED, "BANK-3"), Decision(4, State.PENDING)], "ann", "asked the bank")
     release(ledger, name, [columns(ledger, [602], salt="late")], "ann", "the account is right")
     reject(ledger, name, 7, "the limit was reached")
+    came_back = NewFact(FactKind.RETURNED, name, 1, "R02", date(2026, 11, 27), 101, 2)
+    change = NewFact(FactKind.CHANGED, name, 3, "C02", date(2026, 11, 27), 0, 3, {"achRoutingNumber": "021000021"})
+    ledger.record_facts([came_back, change], TEST, "returns.csv", "ab", "ann", unattended=True)
+    ledger.withdraw_fact(name, 1, "ann", "the bank undid it")
+    ledger.record_facts([replace(came_back, code="R03")], TEST, "later.csv", "cd", "ann", unattended=False)
     return name
 
 
@@ -120,6 +126,7 @@ def told(ledger: Ledger) -> dict[str, Any]:
     lookup = Lookup(payments.rows, payments.fingerprints, payments.payment_ids)
     found["earlier"] = ledger.earlier(lookup, TEST, days=9, now=datetime.now(UTC))
     found["payees"] = ledger.payee_facts(payments.payees, TEST)
+    found["facts"] = [(one, ledger.corrected(one)) for one in ledger.facts(TEST)]
     found["accounts"] = ledger.last_accounts(payments.payees, TEST)
     for batch in ledger.batches():
         found[batch.batch] = [list(ledger.rows(batch.batch)), list(ledger.rejected(batch.batch))]

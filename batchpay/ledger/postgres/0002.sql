@@ -202,3 +202,28 @@ GRANT SELECT, INSERT ON batchpay.fact TO batchpay_app;
 GRANT UPDATE (confirmed, withdrawn, lifted, seal, corrected) ON batchpay.fact TO batchpay_app;
 GRANT SELECT (number, batch, row, kind, code, day, amount_cents, direction, account, line, recurring, unattended, event,
     confirmed, withdrawn, lifted, seal) ON batchpay.fact TO batchpay_report;
+
+-- Returns that a person has not withdrawn, of payments that are made once: what came back, and is no payment any more.
+CREATE VIEW batchpay.returned AS
+    SELECT f.batch, f.row, f.direction, f.amount_cents, f.account, p.payee
+    FROM batchpay.fact f JOIN batchpay.payment p ON p.batch = f.batch AND p.row = f.row
+    WHERE f.kind = 1 AND f.recurring = 0 AND f.withdrawn IS NULL;
+
+-- What was paid and did not come back.
+CREATE VIEW batchpay.kept AS
+    SELECT d.payee, d.account, d.batch, (d.row_count - r.row_count)::integer AS row_count, d.cents - r.cents AS cents
+    FROM batchpay.paid d CROSS JOIN LATERAL (SELECT count(*) AS row_count, coalesce(sum(b.amount_cents), 0)::bigint AS
+        cents FROM batchpay.returned b WHERE b.account = upper(encode(int8send(d.account), 'hex'))
+        AND b.batch = d.batch AND b.payee = d.payee) AS r
+    WHERE d.row_count > r.row_count;
+
+-- Facts of no accepted row, or of one that is not what they say, and what a purge should have erased of them.
+CREATE VIEW batchpay.fact_unlike_row AS
+    SELECT f.number FROM batchpay.fact f LEFT JOIN batchpay.payment p ON p.batch = f.batch AND p.row = f.row
+    WHERE p.state IS DISTINCT FROM 5 OR f.account <> upper(encode(int8send(p.account), 'hex'))
+        OR f.direction <> p.direction OR (f.kind = 1 AND f.amount_cents <> p.amount_cents)
+        OR (f.corrected IS NOT NULL AND EXISTS (SELECT FROM batchpay.event e
+            WHERE e.kind = 'purged' AND e.kind <> 'progress' AND e.batch = f.batch));
+
+GRANT SELECT ON batchpay.fact_unlike_row TO batchpay_app;
+GRANT SELECT ON batchpay.returned, batchpay.kept TO batchpay_app, batchpay_report;

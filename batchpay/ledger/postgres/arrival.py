@@ -13,6 +13,7 @@ from typing import Any
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.event_chain import FIRST_MAC, event_text
+from batchpay.ledger.fact_statements import SEALED
 from batchpay.ledger.postgres import restoring, schema
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.audit import check
@@ -89,6 +90,7 @@ def _copy_all(transaction: PostgresTransaction, store: PostgresStore, contents: 
         _copy(transaction, table, f"{table}, batch, row{more}", rows())
     paid = ((signed(payee), signed(account), *rest) for payee, account, *rest in contents.paid())
     _copy(transaction, "paid", "payee, account, batch, row_count, cents", paid)
+    _copy(transaction, "fact", f"{', '.join(SEALED)}, seal, corrected", contents.facts())
     for statement in sql.ARRIVED_ROWS:
         transaction.execute(statement)
 

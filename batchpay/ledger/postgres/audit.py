@@ -27,6 +27,7 @@ from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.store import Connection, PostgresStore, chained_mac, stream
 from batchpay.ledger.records import ARRIVED
 from batchpay.ledger.states import PENDING, STATES
+from batchpay.ledger.stored_facts import fact_problems
 
 _EVENTS_AT_OPENING = 50
 _ROWS_AT_ONCE = 4096
@@ -81,6 +82,7 @@ def check(store: PostgresStore) -> list[str]:
             problems += batches_out_of_totals(connection, sql)
             problems += rows_without_bill(connection, sql)
             problems += days_unlike_rows(connection, sql)
+            problems += fact_problems(store, connection)
             for (batch,) in connection.execute(sql.BATCH_IDS).fetchall():
                 found = _batch_problem(connection, batch, history.replay)
                 found = found or _seals_problem(store, connection, batch, None)

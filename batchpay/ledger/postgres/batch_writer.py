@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import repeat
@@ -27,6 +27,7 @@ from batchpay.ledger.postgres.reading import signed
 from batchpay.ledger.postgres.store import PostgresStore, PostgresTransaction
 from batchpay.ledger.records import NewBatch, SignOff, TotalsDelta
 from batchpay.ledger.states import PENDING, REJECTED, require, require_person
+from batchpay.ledger.stored_facts import lift
 from batchpay.text import write_ranges
 
 _IDENTITIES_MAX = 250_000
@@ -228,6 +229,7 @@ def release(
     sign_off: SignOff | None,
     allowed_duplicates: dict[str, Any] | None,
     day_check: DayCheck,
+    lifts: Sequence[bytes],
 ) -> int:
     """Make rejected rows pending; see contract.Ledger.release."""
     released: list[int] = []
@@ -252,7 +254,13 @@ def release(
         if released:
             transaction.write_totals(changes, batch)
             allowed = {"allowed_duplicates": allowed_duplicates} if allowed_duplicates else {}
-            transaction.event("released", batch, who, why, {"pending": write_ranges(released), **allowed})
+            transaction.event(
+                "released",
+                batch,
+                who,
+                why,
+                {"pending": write_ranges(released), **allowed, **lift(store, transaction, batch, lifts)},
+            )
         if sign_off is not None:
             decisions.use_plan(transaction, batch, who, sign_off, changes.of(PENDING))
     return len(released)

@@ -66,10 +66,11 @@ class PostgresLedger(StoredLedger[PostgresStore, PostgresRun]):
         sign_off: SignOff | None = None,
         allowed_duplicates: dict[str, Any] | None = None,
         day_check: DayCheck = NO_CHECK,
+        lifts: Sequence[bytes] = (),
     ) -> int:
         seen, number = registration_count_seen, self._batch(batch)
         return batch_writer.release(
-            self.store, number, payments, who, why, seen, sign_off, allowed_duplicates, day_check
+            self.store, number, payments, who, why, seen, sign_off, allowed_duplicates, day_check, lifts
         )
 
     @contextmanager

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from datetime import date, datetime
+from itertools import starmap
 from typing import Any
 
 from batchpay.ledger.columns import Earlier, Lookup, lookup_keys
+from batchpay.ledger.earlier_returns import Match, told
 from batchpay.ledger.event_chain import maybe_datetime, to_datetime
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.store import PostgresStore
 from batchpay.ledger.reading import ROWS_AT_ONCE, Details, batch_number, summed_up, windows, zone
 from batchpay.ledger.records import HostRun, PayeeFacts, RowColumns
 from batchpay.ledger.states import STATE_CODES, STATES
-from batchpay.payment import Environment, SamePayment, State
-from batchpay.text import place_of, place_word
+from batchpay.payment import Environment, State
 
 
 def row_columns(
@@ -83,6 +85,8 @@ def _host_run(found: tuple[Any, ...], rows: Counter[State]) -> HostRun:
 
 
 _KEYS_AT_ONCE = 50_000
+_CLOSEST = re.compile(r"DISTINCT ON \(.*?\) ")
+"""What in a statement leaves out all but the closest match of a row."""
 
 
 def earlier(
@@ -96,7 +100,6 @@ def earlier(
     within: str,
 ) -> list[Earlier]:
     compared = {"digest": exclude_digest, "within": within, "environment": environment.value}
-    found: dict[int, Earlier] = {}
     with store.reading() as connection:
         names = {
             identity: (name, file)
@@ -107,22 +110,21 @@ def earlier(
         near = windows(now.astimezone(zone(store, connection)), days, apart, in_file=bool(within))
         (with_older,) = connection.execute(sql.HAS_OLDER_DIGESTS).fetchone() or (False,)
         by_id, by_bill = lookup_keys(lookup, with_older=with_older)
-        for keys, wanted in ((by_bill, sql.EARLIER_BY_BILL), (by_id, sql.EARLIER_BY_PAYMENT_ID)):
-            # In key order, so that the index is scanned in one direction.
-            keys.sort()
-            for start in range(0, len(keys), _KEYS_AT_ONCE):
-                names_of = ("keys", "rows", "named", "invoiced", "pay_on")
-                some = map(list, zip(*keys[start : start + _KEYS_AT_ONCE], strict=True))
-                parameters: dict[str, Any] = dict(zip(names_of, some, strict=True))
-                for row, same, batch, earlier_row, line, at, cancelled in connection.execute(
-                    wanted, compared | near | parameters, binary=True
-                ):
-                    name, file = names[batch]
-                    place = place_of(place_word(file), earlier_row, line)
-                    if same:
-                        one = Earlier(row, SamePayment(same), name, earlier_row, place, to_datetime(at), cancelled)
-                        found[row] = one
-    return [found[row] for row in sorted(found)]
+
+        def matches(rows: Container[int] | None = None) -> Iterator[Match]:
+            """Yield the closest match of each row, by paymentId last, or all matches of some rows."""
+            for keys, wanted in ((by_bill, sql.EARLIER_BY_BILL), (by_id, sql.EARLIER_BY_PAYMENT_ID)):
+                # In key order, so that the index is scanned in one direction.
+                some = sorted(keys if rows is None else [key for key in keys if key[1] in rows])
+                statement = wanted if rows is None else _CLOSEST.sub("", wanted)
+                for start in range(0, len(some), _KEYS_AT_ONCE):
+                    names_of = ("keys", "rows", "named", "invoiced", "pay_on")
+                    of_keys = map(list, zip(*some[start : start + _KEYS_AT_ONCE], strict=True))
+                    parameters: dict[str, Any] = dict(zip(names_of, of_keys, strict=True))
+                    found = connection.execute(statement, compared | near | parameters, binary=True)
+                    yield from (match for match in starmap(Match, found) if match.same)
+
+        return told(store, connection, names, lookup, {match.row: match for match in matches()}, matches)
 
 
 def payee_facts(

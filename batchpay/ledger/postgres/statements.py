@@ -366,7 +366,6 @@ ROWS_WITH_ATTEMPTS = (
 )
 
 # Single attempts
-
 LATEST_ATTEMPTS = (
     "SELECT p.row, p.attempts, p.sent_at, a.finished_at, a.http_status, a.response_code, a.message,"
     " a.gateway_reference FROM batchpay.payment p LEFT JOIN batchpay.attempt a ON a.batch = p.batch AND a.row ="
@@ -419,7 +418,7 @@ DETAIL = "SELECT sealed FROM batchpay.detail WHERE batch = %(batch)s AND chunk =
 
 _IS_DEED = (
     "e.kind <> 'progress' AND e.kind NOT IN ('gateway moved', 'purged')"
-    # Start and end of a run that had nothing to do are adjacent: a file that is submitted each night still grows stale.
+    # Start and end of an idle run are adjacent: a file that is submitted each night still grows stale.
     " AND NOT (e.kind = 'started' AND EXISTS (SELECT FROM batchpay.event n WHERE n.seq = e.seq + 1"
     " AND n.kind = 'finished' AND n.batch = e.batch))"
     " AND NOT (e.kind = 'finished' AND EXISTS (SELECT FROM batchpay.event n WHERE n.seq = e.seq - 1"
@@ -457,14 +456,15 @@ REMEMBER_PAYEES = (
 _COMPARED = "(%(within)s = '' AND b.digest <> %(digest)s OR b.name = %(within)s) AND b.environment = %(environment)s"
 COMPARED_BATCHES = f"SELECT b.id, b.name, b.file FROM batchpay.batch b WHERE {_COMPARED}"
 _PAID_BY_OTHERS = (
-    " FROM batchpay.paid d JOIN batchpay.batch b ON b.id = d.batch AND b.environment = %s AND b.digest <> %s"
+    " FROM batchpay.kept d JOIN batchpay.batch b ON b.id = d.batch AND b.environment = %s AND b.digest <> %s"
     " WHERE d.payee = ANY(%s::bigint[]) GROUP BY d.payee"
 )
 PAID_TO = f"SELECT d.payee, d.account, sum(d.row_count)::bigint, sum(d.cents)::bigint{_PAID_BY_OTHERS}, d.account"
 LATEST_BATCH_OF_PAYEES = f"SELECT d.payee, max(d.batch){_PAID_BY_OTHERS}"
 LAST_PAID_IN = (
     "SELECT DISTINCT ON (payee) payee, row, chunk FROM batchpay.payment"
-    f" WHERE batch = %s AND state = {ACCEPTED} AND payee = ANY(%s::bigint[]) ORDER BY payee, row DESC"
+    f" WHERE batch = %s AND state = {ACCEPTED} AND payee = ANY(%s::bigint[]) AND (batch, row) NOT IN"
+    " (SELECT r.batch, r.row FROM batchpay.returned r) ORDER BY payee, row DESC"
 )
 # A payment counts from the later of its registration and its latest attempt: a batch may wait for days to be sent.
 _AT = "greatest(b.registered_at, coalesce(p.sent_at, 0))"

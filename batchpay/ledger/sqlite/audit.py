@@ -36,6 +36,7 @@ from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.reading import pieces, values_of_digits
 from batchpay.ledger.sqlite.store import SqliteStore, SqliteTransaction
 from batchpay.ledger.states import PENDING, REJECTED, SENDING, STATES
+from batchpay.ledger.stored_facts import fact_problems
 from batchpay.text import counted, read_ranges
 
 SMALL_BYTES = 4 << 20
@@ -54,6 +55,7 @@ def check(store: SqliteStore) -> list[str]:
             problems += _check_rows(store, connection, replayed)
             problems += rows_without_bill(connection, sql)
             problems += days_unlike_rows(connection, sql)
+            problems += fact_problems(store, connection)
             problems += _check_runs(connection, replayed)
             problems += _check_attempts(store, connection)
             problems += _check_chunks(store, connection)

@@ -31,6 +31,7 @@ from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.audit import check_registrations, registrations_noted
 from batchpay.ledger.sqlite.store import ROWS_A_STATEMENT, SqliteStore, SqliteTransaction, translated
 from batchpay.ledger.states import PENDING, REJECTED, require, require_person
+from batchpay.ledger.stored_facts import lift
 from batchpay.text import write_ranges
 
 _IDENTITIES_MAX = 1_000_000
@@ -189,6 +190,7 @@ def release(
     sign_off: SignOff | None,
     allowed_duplicates: dict[str, Any] | None,
     day_check: DayCheck,
+    lifts: Sequence[bytes],
 ) -> int:
     """Make rejected rows pending; see contract.Ledger.release."""
     released: list[int] = []
@@ -213,7 +215,13 @@ def release(
             allowed = {"allowed_duplicates": allowed_duplicates} if allowed_duplicates else {}
             # A row that the gateway's accounts kept back once it was pending has its bill already.
             noted = registrations_noted(transaction, transaction.execute(sql.COUNT_BILLS).fetchone()[0])
-            transaction.event("released", batch, who, why, {"pending": write_ranges(released), **allowed, **noted})
+            transaction.event(
+                "released",
+                batch,
+                who,
+                why,
+                {"pending": write_ranges(released), **allowed, **lift(store, transaction, batch, lifts), **noted},
+            )
         if sign_off is not None:
             decisions.use_plan(transaction, batch, who, sign_off, changes.of(PENDING))
     return len(released)

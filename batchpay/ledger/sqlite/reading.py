@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from datetime import date, datetime
 
 from batchpay.ledger.columns import Earlier, Lookup, lookup_keys
-from batchpay.ledger.event_chain import ROW_MASK, ROWS_BITS, id_range, to_datetime
+from batchpay.ledger.earlier_returns import Match, told
+from batchpay.ledger.event_chain import ROW_MASK, ROWS_BITS, id_range
 from batchpay.ledger.reading import ROWS_AT_ONCE, Details, batch_number, summed_up, windows, zone
 from batchpay.ledger.records import PayeeFacts, RowColumns
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import SqliteStore
 from batchpay.ledger.states import STATE_CODES
-from batchpay.payment import Environment, SamePayment, State
-from batchpay.text import place_of, place_word
+from batchpay.payment import Environment, State
 
 _VALUES_OF_DIGITS = bytes.maketrans(b"0123456789", bytes(range(10)))
 
@@ -101,7 +101,6 @@ def earlier(
     within: str,
 ) -> list[Earlier]:
     compared = (within, exclude_digest, within, environment)
-    found: dict[int, Earlier] = {}
     with store.reading() as connection:
         names = {identity: (name, file) for identity, name, file in connection.execute(sql.COMPARED_BATCHES, compared)}
         if not names:
@@ -110,23 +109,27 @@ def earlier(
         with_older = connection.execute(sql.HAS_OLDER_DIGESTS).fetchone()
         by_id, by_bill = lookup_keys(lookup, with_older=bool(with_older))
         connection.execute(sql.MAKE_WANTED_KEYS)
-        for keys, known, wanted in (
-            (by_bill, sql.KNOWN_BILLS, sql.EARLIER_BY_BILL.format(**near)),
-            (by_id, sql.KNOWN_PAYMENT_IDS, sql.EARLIER_BY_PAYMENT_ID),
-        ):
-            # Nearly all are new: only those that are there at all are looked at more closely. In order, so that the
-            # index is scanned in one direction.
-            numbers = str(sorted([key[0] for key in keys]))
-            there = {number for (number,) in connection.execute(known, (numbers,))}
-            if not there:
-                continue
-            connection.execute(sql.CLEAR_WANTED_KEYS)
-            connection.executemany(sql.ADD_WANTED_KEY, sorted(key for key in keys if key[0] in there))
-            for row, ranked, line, at in connection.execute(wanted, compared):
-                rank, identity = ranked >> sql.RANK_BITS, ranked & (1 << sql.RANK_BITS) - 1
-                if rank > 1:
-                    (batch, file), earlier_row = names[identity >> ROWS_BITS], identity & ROW_MASK
-                    place = place_of(place_word(file), earlier_row, line)
-                    same, at = SamePayment(rank >> 1), to_datetime(at)
-                    found[row] = Earlier(row, same, batch, earlier_row, place, at, was_cancelled=not rank & 1)
-    return [found[row] for row in sorted(found)]
+
+        def matches(rows: Container[int] | None = None) -> Iterator[Match]:
+            """Yield the closest match of each row, by paymentId last, or all matches of some rows."""
+            for keys, known, wanted in (
+                (by_bill, sql.KNOWN_BILLS, sql.EARLIER_BY_BILL.format(**near)),
+                (by_id, sql.KNOWN_PAYMENT_IDS, sql.EARLIER_BY_PAYMENT_ID),
+            ):
+                # Nearly all are new: only those that are there at all are looked at more closely. In order, so that
+                # the index is scanned in one direction.
+                some = keys if rows is None else [key for key in keys if key[1] in rows]
+                numbers = str(sorted([key[0] for key in some]))
+                there = {number for (number,) in connection.execute(known, (numbers,))}
+                if not there:
+                    continue
+                connection.execute(sql.CLEAR_WANTED_KEYS)
+                connection.executemany(sql.ADD_WANTED_KEY, sorted(key for key in some if key[0] in there))
+                found = connection.execute(wanted if rows is None else sql.of_every(wanted), compared).fetchall()
+                for row, ranked, line, at in found:
+                    rank, identity = ranked >> sql.RANK_BITS, ranked & (1 << sql.RANK_BITS) - 1
+                    if rank > 1:
+                        place = identity >> ROWS_BITS, identity & ROW_MASK
+                        yield Match(row, rank >> 1, *place, line, at, was_cancelled=not rank & 1)
+
+        return told(store, connection, names, lookup, {match.row: match for match in matches()}, matches)

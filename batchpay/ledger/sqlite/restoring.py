@@ -190,4 +190,5 @@ def contents(store: SqliteStore, connection: sqlite3.Connection) -> Contents:
         chunks=table(sql.MOVING_CHUNKS), bodies=table(sql.BODIES),
         details=table(sql.DETAILS), fingerprints=table(sql.MOVING_FINGERPRINTS),
         payment_ids=table(sql.MOVING_PAYMENT_IDS), paid=table(sql.MOVING_PAID),
+        facts=table(store.fact_statements.every),
     )  # fmt: skip

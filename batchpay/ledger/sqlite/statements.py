@@ -345,7 +345,10 @@ OLD_BATCHES = (
 )
 OPEN_ROWS = f"SELECT coalesce(sum(row_count), 0) FROM total WHERE batch = ? AND state IN ({_OPEN})"
 ROWS_WITH_DETAILS = "SELECT count(*) FROM row WHERE id >= ?1 << 32 AND id < ?1 + 1 << 32 AND chunk IS NOT NULL"
-DETAILS_OF_BATCH = "SELECT sealed FROM detail WHERE chunk IN (SELECT id FROM chunk WHERE batch = ?) ORDER BY chunk"
+DETAILS_OF_BATCH = (
+    "SELECT sealed FROM detail WHERE chunk IN (SELECT id FROM chunk WHERE batch = ?1)"
+    " UNION ALL SELECT corrected FROM fact WHERE batch = ?1 AND corrected IS NOT NULL"
+)
 ERASE_DETAILS = "DELETE FROM detail WHERE chunk IN (SELECT id FROM chunk WHERE batch = ?)"
 TEXTS_OF_ATTEMPTS = (
     "SELECT message, reason, id, sent_at, state, finished_at, http_status, response_code, gateway_reference"
@@ -375,15 +378,16 @@ BATCHES_BUT = "SELECT id FROM batch WHERE environment = ? AND digest <> ?"
 MAKE_WANTED_PAYEES = "CREATE TEMP TABLE wanted (payee BLOB)"
 ADD_WANTED_PAYEE = "INSERT INTO wanted VALUES (?)"
 PAID_TO_WANTED = (
-    "SELECT paid.payee, account, batch, row_count, cents FROM wanted CROSS JOIN paid ON paid.payee = wanted.payee"
+    "SELECT kept.payee, account, batch, row_count, cents FROM wanted CROSS JOIN kept ON kept.payee = wanted.payee"
 )
 LATEST_OF_WANTED = (
-    "SELECT wanted.payee, max(batch) FROM wanted CROSS JOIN paid ON paid.payee = wanted.payee"
+    "SELECT wanted.payee, max(batch) FROM wanted CROSS JOIN kept ON kept.payee = wanted.payee"
     " WHERE batch IN (SELECT id FROM batch WHERE environment = ? AND digest <> ?) GROUP BY wanted.payee"
 )
 LAST_PAID_IN = (
     f"SELECT payee, max(id), chunk FROM row WHERE id >= ? AND id < ? AND state = {ACCEPTED}"
-    " AND payee IN (SELECT payee FROM wanted) GROUP BY payee"
+    " AND payee IN (SELECT payee FROM wanted) AND NOT EXISTS (SELECT 1 FROM returned"
+    " WHERE returned.batch = row.id >> 32 AND returned.row = row.id & 4294967295) GROUP BY payee"
 )
 
 # Payments that an earlier batch has
@@ -455,6 +459,12 @@ SELECT wanted.row, max((CASE WHEN {_IS_BILL} THEN {SamePayment.BILL.value}
 FROM wanted CROSS JOIN fingerprint AS found ON found.fingerprint = wanted.key
 {_FOUND.format(_OR_CANCELLED)}
 """
+
+
+def of_every(statement: str) -> str:
+    """Return a statement for earlier payments that finds all of a row, not only the closest."""
+    return statement.replace("wanted.row, max(", "wanted.row, (").replace("GROUP BY wanted.row", "")
+
 
 # One batch compared with its history
 
