@@ -80,6 +80,15 @@ class Actor:
         """Name a person whose login the kernel recorded, and the account that they act under."""
         return cls(name, host, f"{_RUNNING_AS}{account}")
 
+    @classmethod
+    def read(cls, text: str) -> Actor:
+        """Return the actor whom the ledger's history names so."""
+        named, _, authenticated_by = text.partition(" by ")
+        if named.endswith(f" ({ON_THE_WEB})"):
+            return cls(named.removesuffix(f" ({ON_THE_WEB})"), "", ON_THE_WEB)
+        name, _, host = named.rpartition("@")
+        return cls(name or host, host, authenticated_by)
+
     @property
     def account(self) -> str:
         """The account that the command ran under: for a person without another login, their own name."""

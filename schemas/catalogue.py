@@ -237,5 +237,14 @@ def check_rules_off(names: frozenset[str]) -> list[str]:
     return sorted(names - house)
 
 
+def warning_names() -> frozenset[str]:
+    """Return the names of all warnings: of the rules, and of the checks against earlier payments."""
+    return frozenset(one.name for one in (*rules(), *typed_cell_rules()) if one.severity == "warning") | OF_HISTORY
+
+
+OF_HISTORY = frozenset({"achAccountNumber.changed_account", "achNameOnCheck.new_payee", "amount.unusual_amount"})
+"""Warnings of approval/anomalies.py."""
+
+
 def _facts(rule: Rule) -> RuleFacts:
     return RuleFacts(rule.column, rule.code, rule.severity, rule.source, rule.words, rule.message)

@@ -130,6 +130,12 @@ class RowCheck:
         errors = [one.rows["_row"] for one in self._in_file if one.facts.severity == "error"]
         return pl.concat(errors)
 
+    def held(self, names: Collection[str]) -> Iterator[tuple[str, str, pl.Series]]:
+        """Yield column, code and rows of warnings with these names that the file as a whole causes, after `results`."""
+        for one in self._in_file:
+            if one.facts.severity == "warning" and one.facts.name in names:
+                yield one.facts.column, one.facts.code, one.rows["_row"]
+
     @property
     def allowed(self) -> pl.DataFrame:
         """`_row`, `_first` and its `_place` of each bill that may pass twice; known once `results` is exhausted."""

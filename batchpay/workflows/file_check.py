@@ -46,7 +46,8 @@ from batchpay.workflows.earlier_payments import (
     is_of_no_submission,
     without_payments,
 )
-from batchpay.workflows.policy import require_zone
+from batchpay.workflows.holding import Holding, held_names, rejected_earlier
+from batchpay.workflows.policy import policy_in_force, require_zone
 from batchpay.workflows.rejected_earlier import RejectedEarlier, Releasable, days_back
 from batchpay.workflows.requests import Decisions, FileRequest, refuse_account_number
 from batchpay.writing.atomic import FileIdentity, ReadFiles
@@ -126,6 +127,8 @@ class FileCheck:
     """Rows that an earlier batch has or whose account the gateway refuses: column, code, message."""
     earlier: EarlierPayments = field(default_factory=EarlierPayments)
     """What the rows have in common with earlier payments."""
+    held: int = 0
+    """Rows that pass the rules and are held for a person."""
     rejected: list[pl.DataFrame] = field(default_factory=list)
     """Why rows were rejected (ChunkResult.rejected), if a ledger is to record it."""
     warned: Warned = field(default_factory=Warned)
@@ -163,10 +166,14 @@ class FileCheck:
 
     @property
     def no_mistakes(self) -> int:
-        """How many rows were rejected though they say nothing wrong: duplicates, and what an earlier call rejected."""
+        """How many rows were rejected though they say nothing wrong: duplicates, held, rejected by an earlier call."""
         late = Counter((column, code) for column, code, _ in self.late_failures.values())
         in_file = self.verdict.counts.get("row.duplicate", 0) - late["row", "duplicate"]
-        return in_file + sum(count for (_, code), count in late.items() if code in ("duplicate", "rejected_before"))
+        return (
+            in_file
+            + self.held
+            + sum(count for (_, code), count in late.items() if code in ("duplicate", "rejected_before"))
+        )
 
     def summary(self) -> Summary:
         """Return rows and cents by what would become of them."""
@@ -363,6 +370,9 @@ class _Reading:
         if context.ledger is not None:
             self.checked.registration_count_seen = context.ledger.registration_count()
         self._rejected_earlier: RejectedEarlier | None = None
+        named = context.decisions.rows if context.decisions.release else None
+        self._holds = held_names(policy_in_force(context.ledger, context.settings).hold)
+        self._holding = Holding(self._holds, named or ())
         if context.wants_schedule:
             self.checked.all_new = AllNew(request.rules.as_of)
 
@@ -380,6 +390,7 @@ class _Reading:
                     self._request.watch(verdict.rows)
                 self._count(result)
                 self._keep_warnings(result.findings, result.passed)
+                self._holding.note(result.findings, result.passed)
                 if result.may_fail:
                     self._keep(result, rejected)
                     if rejects is not None:
@@ -388,7 +399,7 @@ class _Reading:
             checked.not_used = check.not_used
             verdict.end(check.late)
             self._allow_in_file(check.allowed)
-            verdict.end(self._late(verdict))
+            verdict.end(self._late(verdict, check))
             for result in check.finish(checked.late_failures):
                 verdict.add_late(result)
                 self._take_out(result)
@@ -431,7 +442,7 @@ class _Reading:
         if self._context.submits and findings.violations:
             self.checked.warned.add_findings(findings, passed)
 
-    def _late(self, verdict: Verdict) -> dict[int, tuple[str, str, str]]:
+    def _late(self, verdict: Verdict, check: RowCheck) -> dict[int, tuple[str, str, str]]:
         """Check, after the file was read whole, what only all of it, the gateway and the ledger know."""
         checked, context, ledger, rules = self.checked, self._context, self._context.ledger, self._request.rules
         if context.preflight is not None:
@@ -452,7 +463,10 @@ class _Reading:
             waiting = checked.batch is None or checked.batch.by_state[State.PENDING].rows
             checked.nothing_to_send = not waiting and not checked.released
             if checked.batch is not None and checked.batch.by_state[State.REJECTED].rows:
-                self._rejected_earlier = RejectedEarlier(ledger, checked.batch)
+                self._rejected_earlier = rejected_earlier(ledger, checked.batch, self._holds)
+        held = self._holding.failures(check, verdict, self._rejected_earlier)
+        checked.late_failures |= held
+        checked.held = len(held)
         # Without another batch in this environment every payee would be new.
         others = ledger is not None and ledger.batch_count(context.environment) > (checked.known is not None)
         again = checked.known if context.decisions.again else None
@@ -518,7 +532,10 @@ class _Reading:
             # Of several for one row, the first is reported: a changed account.
             self.checked.late_failures |= {one.row: (one.column, one.code, one.message) for one in reversed(found)}
             return
-        lines = self.checked.lines
+        held, lines = self._holding.of_history(found), self.checked.lines
+        self.checked.held += len(held.keys() - self.checked.late_failures.keys())
+        self.checked.late_failures |= held
+        found = [one for one in found if one.row not in held]
         verdict.add_warnings(
             [Failure(one.row, lines.get(one.row), one.column, one.code, "warning", one.message, None) for one in found]
         )

@@ -188,6 +188,7 @@ def settle_policy(ledger: Ledger, settings: Settings, actor: Actor, say: Callabl
     file = {name: said for name, said in settings.policy.given[0].items() if name in NONE}
     recorded = policy_in_force(ledger, settings).recorded
     if file and recorded != _strictest([recorded or NONE | file, file]):
+        _require_warnings(file)
 
         def raised(recorded: _Values | None, lowering: Lowering | None) -> tuple[_Values, Lowering | None]:
             return _strictest([recorded or NONE | file, file]), None
@@ -207,6 +208,7 @@ def set_policy(
     why = require_reason("ledger policy", reason)
     if zone is not None and not is_zone(zone):
         raise WrongUse(f"--zone: {printable(zone)} is no time zone: write it like America/New_York")
+    _require_warnings(changes)
     with closing(open_ledger(settings.ledger)) as ledger:
         asked = policy_in_force(ledger, settings).approvals.most
         file, now = {name: said for name, said in settings.policy.given[0].items() if name in NONE}, ledger.now()
@@ -223,6 +225,14 @@ def set_policy(
         if changes:
             _change(ledger, settings, actor, why, changed)
         return _policy(ledger, settings)
+
+
+def _require_warnings(changes: Mapping[str, Any]) -> None:
+    """Raise SettingsNotUsable if `hold` names what is no warning: what the ledger has, one person can't take back."""
+    if changes.get("hold"):
+        from batchpay.workflows.holding import held_names  # a run reads the policy, and knows no rules
+
+        held_names(changes["hold"])
 
 
 def decide_lowering(settings: Settings, actor: Actor, refused_for: str | None = None) -> dict[str, Any]:

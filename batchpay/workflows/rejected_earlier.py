@@ -24,7 +24,10 @@ if TYPE_CHECKING:  # a check does not load what a run records
     from batchpay.ledger.records import BatchSummary
 
 RELEASED_BY_NAME = frozenset({"achAccountNumber.returned"})
-"""A row that was rejected for one of these alone waits for a person's word about it: a release must name it."""
+"""A row that was rejected for one of these alone waits for a person's word about it: a release must name it.
+
+So does one that was rejected for a warning that `policy.hold` names.
+"""
 REJECTED_BEFORE = ("row", "rejected_before")
 """Column and code under which such a row stays rejected, though it passes today's rules."""
 
@@ -97,7 +100,7 @@ class RejectedEarlier:
         self.since = batch.registered_at
         self._was_purged = batch.purged_at is not None
         rejected = list(ledger.rejected(batch.batch))
-        self._by_name = {one.row for one in rejected if one.reasons and {*one.reasons} <= {*released_by_name}}
+        self.by_name = {one.row for one in rejected if one.reasons and {*one.reasons} <= {*released_by_name}}
         found = [(row.row, row.amount_cents, ", ".join(row.reasons)) for row in rejected]
         schema = {"_row": pl.UInt32, "_rejected_cents": pl.Int64, "_reasons": pl.String}
         self._rows = pl.DataFrame(found, schema=schema, orient="row")
@@ -136,7 +139,7 @@ class RejectedEarlier:
         """
         stored = pl.DataFrame({"_row": rows}).join(self._rows, on="_row", how="left", maintain_order="left")
         same = (stored["_rejected_cents"] == cents).fill_null(value=False) & (not self._was_purged)
-        by_name = rows.is_in(list(self._by_name))
+        by_name = rows.is_in(list(self.by_name))
         is_meant = ~by_name if named is None else rows.is_in(list(named))
         released = same & is_meant
         found.totals += Totals(int(released.sum()), int(cents.filter(released).sum()))
@@ -155,7 +158,7 @@ class RejectedEarlier:
                 if why == CANCELLED
                 else f"this row waits for a person ({why}), who releases it by name: --release --rows {row} "
                 "--reason TEXT"
-                if row in self._by_name
+                if row in self.by_name
                 else f"an earlier submission rejected this row ({why}), and nobody has released it",
             )
             for row, why in reasons.select("_row", "_reasons").iter_rows()
