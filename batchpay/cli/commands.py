@@ -17,6 +17,8 @@ COMMANDS = {
     "resolve": ("batchpay.cli.resolve", "List rows in doubt, or settle them."),
     "cancel": ("batchpay.cli.resolve", "Cancel pending rows of a batch that must not be sent."),
     "reconcile": ("batchpay.cli.reconcile", "Match a batch with a gateway's or a bank's export."),
+    "returns": ("batchpay.cli.returns", "Take in what banks sent back, and list it."),
+    "recall": ("batchpay.cli.returns", "Write a sheet for the bank: payments to be reversed."),
     "report": ("batchpay.cli.status", "Write a report on a batch (HTML, self-contained)."),
     "template": ("batchpay.cli.reference", "Write an empty payment file: XLSX with drop-downs, or CSV."),
     "map": ("batchpay.cli.map_file", "Propose a column map for another system's file."),
@@ -51,7 +53,8 @@ DECISIONS = frozenset(
     {
         "accept_suggestions", "again", "allow_duplicates", "approval_days", "approval_window", "approvals",
         "approve_above", "beside_another", "confirm", "hold", "host_is_gone", "makers_exempt", "paid_elsewhere_checked",
-        "pay_on", "reason", "release", "rows", "rows_in_doubt", "second_above", "settle", "stale", "yes", "zone",
+        "pay_on", "reason", "release", "rows", "rows_in_doubt", "second_above", "settle", "stale", "withdraw", "yes",
+        "zone",
     }
 )  # fmt: skip
 """Options by which a person decides: they count on the command line alone, never out of a file or the environment."""

@@ -62,6 +62,8 @@ class CallLog:
     summaries: list[Summary] = field(default_factory=list)
     ended: dict[str, int] = field(default_factory=dict)
     """Exit codes of files that ended without a summary: refused, or their check failed."""
+    returns: list[dict[str, Any]] = field(default_factory=list)
+    """What was said of files of returns, which the object of --json has as well."""
     answer: dict[str, Any] | None = None
     """The object of --json, without the exit code, which log and metrics may still change."""
 
@@ -153,7 +155,8 @@ def _agree_on(
     if ended_by is not None:
         ended_by.exit_code = exit_code  # type: ignore[misc]  # of the class, says click
     if account.answer is not None:
-        output.print_json(context, {**account.answer, "exit_code": exit_code})
+        taken = {"returns": account.returns} if account.returns else {}
+        output.print_json(context, {**account.answer, **taken, "exit_code": exit_code})
 
 
 class UnattendedCommand(Command):
@@ -311,6 +314,13 @@ def files_of_inbox(context: Context, folder: str) -> list[str]:
     if not (complete or left or ours or never):
         output.say(context, f"inbox {folder}: no file")
     return [str(path) for path in complete]
+
+
+def files_of_returns(folder: str) -> list[str]:
+    """Name the complete files of a folder of returns, the oldest first, whatever their kind."""
+    from batchpay.operations.inbox import complete_files, is_finished_name
+
+    return [str(path) for path in complete_files(folder, now_s=time.time(), takes=is_finished_name)]
 
 
 def report_never_taken(folder: str, codes: list[int]) -> None:

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 _NOT_CHECKED: dict[str, Any] = {"counts": {}, "warning_counts": {}, "warning_list": [], "accepted_suggestions": {}}
 """What the JSON of a submission has of the check, where there was none."""
 _SECTIONS = {
-    "What is read": "inbox as_of pay_on normalize accept_suggestions warnings_as_errors allow_open_ended expect_rows"
-    " expect_total encoding format sheet include_hidden map amounts_in max_errors",
+    "What is read": "inbox returns as_of pay_on normalize accept_suggestions warnings_as_errors allow_open_ended"
+    " expect_rows expect_total encoding format sheet include_hidden map amounts_in max_errors",
     "What is decided": "dry_run show_requests plan from_plan again release rows allow_duplicates"
     " paid_elsewhere_checked reason yes",
     "How it is sent": "rate workers max_in_doubt until limit preflight",
@@ -69,6 +69,7 @@ _SECTIONS = {
 )
 @click.argument("files", nargs=-1, metavar="[FILE...]")
 @inbox_options
+@option("--returns", metavar="DIR", help="With --inbox: take in the files of returns in this folder first.")
 @checking_options
 @option("--results", metavar="PATH", help="Path of the results file (CSV, Parquet or XLSX by extension).")
 @option("--out", metavar="DIR", help="Folder for results and rejects; next to the input by default.")
@@ -116,6 +117,10 @@ def submit(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
         if options["inbox"]:
             report_never_taken(options["inbox"], codes)
         settings = sending_settings(context.settings, send_options(options))
+        if options["returns"]:
+            from batchpay.cli.returns import take_returns_first
+
+            take_returns_first(context, options, settings, account, codes)
         if options["dry_run"]:
             from batchpay.cli.validate import dry_run_one
 
@@ -169,6 +174,8 @@ def _check_usage(files: tuple[str, ...], options: dict[str, Any]) -> None:
         row_numbers(options["rows"])
     if options["plan"] and not options["dry_run"]:
         raise click.UsageError("--plan goes with --dry-run; a submission takes the plan with --from-plan")
+    if options["returns"] and not options["inbox"]:
+        raise click.UsageError("--returns goes with --inbox; by day: batchpay returns FILE")
     if options["from_plan"] and options["dry_run"]:
         raise click.UsageError("--from-plan is for a submission; a dry run writes a plan with --plan")
     typed = click.get_current_context().get_parameter_source("show_requests") is ParameterSource.COMMANDLINE

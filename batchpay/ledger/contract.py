@@ -459,6 +459,9 @@ class Ledger(Protocol):
     def corrected(self, fact: Fact) -> Mapping[str, str]:
         """Return what a change corrects, by our column, for the rejects file alone; empty after a purge."""
 
+    def note_recall(self, batch: str, rows: Sequence[int], who: str, why: str) -> None:
+        """Record that the bank was asked to reverse some accepted rows; nothing else changes."""
+
     def returned_files(self, environment: Environment) -> set[str]:
         """Return the digests of the files of returns that were taken in."""
 

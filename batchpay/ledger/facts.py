@@ -15,6 +15,8 @@ from batchpay.payment import State
 
 RETURNS, CONFIRMED, WITHDRAWN = "returns", "return confirmed", "return withdrawn"
 """Kinds of events: a file of returns was taken in, and what a person says of one fact."""
+RECALL_REQUESTED = "recall requested"
+"""Kind of an event: the bank was asked to reverse payments."""
 Key = Literal["payment_id", "reference", "invoice", "account"]
 """What a line of a file of returns may name a payment by."""
 

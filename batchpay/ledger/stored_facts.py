@@ -19,6 +19,7 @@ from batchpay.ledger.facts import (
     CONFIRMED,
     KIND_CODES,
     KINDS,
+    RECALL_REQUESTED,
     RETURNS,
     WITHDRAWN,
     Fact,
@@ -314,6 +315,11 @@ class StoredFacts(Generic[StoreT]):
             return {}
         values: dict[str, str] = json.loads(self.store.keys.unseal(found[0], _place_of_corrected(fact.number)))
         return values
+
+    def note_recall(self, batch: str, rows: Sequence[int], who: str, why: str) -> None:
+        number, _ = batch_number(self.store, batch)
+        with self.store.transaction() as transaction:
+            transaction.event(RECALL_REQUESTED, number, who, why, {"rows": write_ranges(rows)})
 
     def returned_files(self, environment: Environment) -> set[str]:
         with self.store.reading() as view:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 from batchpay.errors import NotUsable
@@ -22,17 +23,18 @@ _ENDINGS = (".csv", ".tsv", ".parquet", ".xlsx")
 _UNFINISHED = (".part", ".partial", ".tmp", ".temp", ".filepart", ".crdownload", ".swp", ".upload", "~")
 
 
-def complete_files(folder: str | Path, *, now_s: float) -> list[Path]:
+def complete_files(folder: str | Path, *, now_s: float, takes: Callable[[str], bool] | None = None) -> list[Path]:
     """Return the complete payment files of a folder, the oldest first, then by name; raises NotUsable.
 
     `now_s` is the Unix time. Skipped: subfolders, links, names that begin with a period or end as unfinished uploads
     do, other kinds of files, and files named like our own results and rejects. A person who corrected one of those
-    marks it as a payment file with a control file.
+    marks it as a payment file with a control file. `takes` says which names are taken instead.
     """
+    takes = takes or is_payment_name
     names = _entries(folder)
     found = []
     for name, status in names.items():
-        if not stat.S_ISREG(status.st_mode) or not is_payment_name(name):
+        if not stat.S_ISREG(status.st_mode) or not takes(name):
             continue
         if _is_whole(name, status, names.get(name + CONTROL_SUFFIX), now_s):
             found.append((status.st_mtime, name))
@@ -111,10 +113,13 @@ def _entries(folder: str | Path) -> dict[str, os.stat_result]:
 
 def is_payment_name(name: str) -> bool:
     """Return whether this may be a payment file's name."""
+    return is_finished_name(name) and unpacked_name(name.lower()).endswith(_ENDINGS)
+
+
+def is_finished_name(name: str) -> bool:
+    """Return whether a name is none of those that uploads and programs give to what they still write."""
     lower = name.lower()
-    if lower.startswith((".", "~", "#")) or lower.endswith(_UNFINISHED):
-        return False
-    return unpacked_name(lower).endswith(_ENDINGS)
+    return not (lower.startswith((".", "~", "#")) or lower.endswith((*_UNFINISHED, CONTROL_SUFFIX)))
 
 
 def is_named_as_ours(name: str) -> bool:

@@ -6,16 +6,28 @@ The routing number of an entry is ours there: the payee's is in the addenda, eig
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date, timedelta
 
-from batchpay.intake.ach_records import check_digit, read_ach
+from batchpay.intake.ach_records import AchBatch, check_digit, read_ach
 from batchpay.returns.lines import ReturnLine
 
 _RETURNED, _CHANGED = "799", "798"
 
 
+def _day(batch: AchBatch) -> date:
+    """Return the day of a batch's settlement, which has no year; that of the file where it is later, or not given."""
+    number = batch.header[75:78]
+    for year in (batch.created.year, batch.created.year - 1) if number.isdecimal() else ():
+        day = date(year, 1, 1) + timedelta(days=int(number) - 1)
+        if day <= batch.created and day.year == year:
+            return day
+    return batch.created
+
+
 def ach_lines(content: bytes, name: str) -> Iterator[ReturnLine]:
     """Yield what came back; raises FileRefused as `read_ach` does. A payment without such addenda is left out."""
     for batch in read_ach(content, name):
+        day = _day(batch)
         international = batch.entry_class == "IAT"
         for entry in batch.entries:
             for text in entry.addenda:
@@ -25,7 +37,7 @@ def ach_lines(content: bytes, name: str) -> Iterator[ReturnLine]:
                 yield ReturnLine(
                     line=entry.record,
                     code=text[3:6],
-                    day=batch.created,
+                    day=day,
                     cents=entry.cents or None,
                     direction=entry.direction,
                     payment_id="" if international else entry.cell(40, 54),

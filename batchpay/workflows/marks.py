@@ -11,7 +11,8 @@ from pathlib import Path
 
 from batchpay.intake.own_output import first_row
 
-METRICS, LOG, PLAN, REPORT, RECONCILIATION = "metrics file", "log", "plan", "report", "reconciliation"
+METRICS, LOG, PLAN, REPORT = "metrics file", "log", "plan", "report"
+RECONCILIATION, RECALL = "reconciliation", "recall sheet"
 _HEAD_BYTES = 512
 _LOG_TIME = rb"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z"
 
@@ -26,9 +27,14 @@ def _begins(pattern: bytes) -> Callable[[Path], bool]:
     return look
 
 
-def _is_reconciliation(path: Path) -> bool:
-    row = first_row(path)
-    return row is not None and {"verdict", "found_by", "line_there"} <= row.keys()
+def _has_columns(*names: str) -> Callable[[Path], bool]:
+    """Make a check of a table's header."""
+
+    def look(path: Path) -> bool:
+        row = first_row(path)
+        return row is not None and row.keys() >= {*names}
+
+    return look
 
 
 MARKS: dict[str, Callable[[Path], bool]] = {
@@ -39,7 +45,8 @@ MARKS: dict[str, Callable[[Path], bool]] = {
         rb'<!doctype html>\s*<html lang="en">\s*<head>\s*<meta charset="utf-8">\s*'
         rb"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-"
     ),
-    RECONCILIATION: _is_reconciliation,
+    RECONCILIATION: _has_columns("verdict", "found_by", "line_there"),
+    RECALL: _has_columns("reversal", "deadline"),
 }
 """By the kind of output."""
 

@@ -66,6 +66,9 @@ def test_every_command_has_a_schema_and_keeps_to_it(
     call("report", batch)
     (tmp_path / "export.csv").write_text("Transaction ID,Invoice,Amount,Date,Account,Status\nR9,INV-9,9.99,,,Settled\n")
     call("reconcile", batch, "--against", "export.csv")
+    (tmp_path / "returns.csv").write_text("Return Date,Return Code,Invoice Number\n01/31/2027,R02,INV-9\n")
+    assert call("returns", "returns.csv")["exit_code"] == 3
+    call("recall", batch, "--rows", "1", "--reason", "amount", "--out", "recall.csv")
     signed = ("--name", "Ann Clerk", "--reason", "the portal", "--yes")
     for doubt in doubts:
         call("resolve", batch, "--row", str(doubt["row"]), "--decision", "send again", *signed)

@@ -1,0 +1,224 @@
+"""Take in what banks sent back, list it, and record what a person says of it. Nothing is sent, paid or put back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from batchpay.errors import WrongUse
+from batchpay.gateway.origin import environment_of
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.facts import Fact, FactKind
+from batchpay.ledger.open import open_ledger
+from batchpay.operations.archive import archive
+from batchpay.payment import Actor, Environment, Totals, format_cents
+from batchpay.reconciliation.resolution import refuse_account_numbers
+from batchpay.reconciliation.statement import load_export_map
+from batchpay.returns.codes import return_codes
+from batchpay.returns.lines import ReturnFile
+from batchpay.returns.matching import Match, Matcher, Verdict
+from batchpay.returns.return_file import ReturnsMap, read_returns
+from batchpay.settings import Settings
+from batchpay.text import instant, totals_json
+from batchpay.writing.atomic import FileIdentity, ReadFiles, Stream
+
+_LINES_TOLD_MAX = 1_000
+_EXIT_CODES = {Verdict.IN_DOUBT: 7, Verdict.LISTED: 3, Verdict.PROPOSED: 3}
+
+
+@dataclass(frozen=True, slots=True)
+class TakenReturns:
+    """A file of returns, and what became of its lines."""
+
+    file: ReturnFile
+    environment: Environment
+    matches: Sequence[Match]
+    is_dry_run: bool = False
+    is_known: bool = False
+    """Whether a night took in the same file before, and so did not look at it again."""
+    elsewhere: int = 0
+    """Lines without a payment here that name one of the other environment."""
+
+    @property
+    def by_verdict(self) -> dict[Verdict, list[Match]]:
+        """Return the lines by what they are."""
+        found = {verdict: [one for one in self.matches if one.verdict is verdict] for verdict in Verdict}
+        return {verdict: some for verdict, some in found.items() if some}
+
+    @property
+    def exit_code(self) -> int:
+        """7 where a payment in doubt came back, 3 where a person must look."""
+        return max((_EXIT_CODES.get(one.verdict, 0) for one in self.matches), default=0)
+
+    @property
+    def note(self) -> str | None:
+        """What a person should know of the whole file."""
+        if self.is_known:
+            return "was taken in before, with the same content"
+        if not self.elsewhere:
+            return None
+        (other,) = set(Environment) - {self.environment}
+        return (
+            f"of the lines without a payment in the {self.environment} environment, {self.elsewhere:,} name payments of"
+            f" the {other} environment: take the file in there (gateway.environment)"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what is said of the file, and of its lines: first those that a person must look at."""
+        told = sorted(self.matches, key=lambda one: -_EXIT_CODES.get(one.verdict, 0))[:_LINES_TOLD_MAX]
+        return {
+            "file": self.file.name,
+            "environment": self.environment,
+            "dry_run": self.is_dry_run,
+            "known": self.is_known,
+            "lines": len(self.file.lines),
+            "skipped": self.file.skipped,
+            "counts": {
+                verdict.value: totals_json(Totals(len(some), sum(one.line.cents or 0 for one in some)))
+                for verdict, some in self.by_verdict.items()
+            },
+            "note": self.note,
+            "list": [_line_json(one) for one in told],
+            "exit_code": self.exit_code,
+        }
+
+
+def _line_json(one: Match) -> dict[str, Any]:
+    line, payment = one.line, one.payment
+    code = return_codes().get(line.code)
+    return {
+        "line": line.line,
+        "code": line.code or None,
+        "meaning": code.meaning if code else None,
+        "date": line.day.isoformat() if line.day else None,
+        "amount": format_cents(line.cents) if line.cents is not None else None,
+        "verdict": one.verdict,
+        "why": one.why or None,
+        "batch": payment.batch if payment else None,
+        "row": payment.row if payment else None,
+        "perhaps": [{"batch": each.batch, "row": each.row} for each in one.perhaps[:10]] if one.why else [],
+    }
+
+
+def take_returns(
+    path: str | Path | Stream,
+    settings: Settings,
+    actor: Actor,
+    *,
+    map_file: str | None = None,
+    dry_run: bool = False,
+    unattended: bool = False,
+) -> TakenReturns:
+    """Match a file's lines with all payments of the environment, and record what is certain, all or nothing.
+
+    A file that is taken in again is matched again: what it repeats is known. A night passes it over.
+    """
+    file, environment = _read(path, map_file), environment_of(settings.gateway)
+    with closing(open_ledger(settings.ledger, read_only=dry_run)) as ledger:
+        if unattended and file.digest in ledger.returned_files(environment):
+            return TakenReturns(file, environment, (), dry_run, is_known=True)
+        matcher = Matcher(ledger, environment)
+        matches = matcher.match(file.lines)
+        if not dry_run:
+            facts = [one.fact(one.payment) for one in matches if one.verdict is Verdict.RECORDED and one.payment]
+            name = Path(file.name).name
+            ledger.record_facts(facts, environment, name, file.digest, str(actor), unattended=unattended)
+        return TakenReturns(file, environment, matches, dry_run, elsewhere=matcher.elsewhere(matches))
+
+
+def _read(path: str | Path | Stream, map_file: str | None) -> ReturnFile:
+    return read_returns(path, load_export_map(map_file, ReturnsMap) if map_file else None)
+
+
+def take_and_archive(path: str, settings: Settings, actor: Actor, archived_in: str | None) -> TakenReturns:
+    """Take a file in where nobody is asked, and move it to an archive, if there is one."""
+    read = FileIdentity.of(os.stat(path))  # noqa: PTH116
+    taken = take_returns(path, settings, actor, unattended=True)
+    if archived_in:
+        archive(path, archived_in, ReadFiles(read))
+    return taken
+
+
+def confirm_match(
+    path: str | Path | Stream,
+    payment: tuple[str, int],
+    reason: str,
+    settings: Settings,
+    actor: Actor,
+    *,
+    map_file: str | None = None,
+) -> Match:
+    """Record that a line of a file is about a row: one that was proposed, or one of those that the line fits.
+
+    Raises WrongUse where no line that waits for a person fits it.
+    """
+    file, environment = _read(path, map_file), environment_of(settings.gateway)
+    with closing(open_ledger(settings.ledger)) as ledger:
+        place = _place(ledger, payment, environment, reason)
+        for one in Matcher(ledger, environment).match(file.lines):
+            chosen = next((each for each in one.perhaps if (each.batch, each.row) == place), None)
+            if chosen is not None and one.verdict in (Verdict.PROPOSED, Verdict.LISTED):
+                who = f"{actor}: {reason.strip()}"
+                ledger.record_facts([one.fact(chosen)], environment, file.name, file.digest, who, unattended=False)
+                one.set(Verdict.RECORDED, payment=chosen)
+                return one
+    raise WrongUse(f"no line of {file.name} that waits for a person fits row {place[1]} of batch {place[0]}")
+
+
+def say_of_return(
+    payment: tuple[str, int], reason: str, settings: Settings, actor: Actor, *, withdraw: bool, code: str | None = None
+) -> tuple[str, int]:
+    """Record that what banks said of a row is right, or that it was wrong or undone; return the batch and how much."""
+    environment = environment_of(settings.gateway)
+    with closing(open_ledger(settings.ledger)) as ledger:
+        batch, row = _place(ledger, payment, environment, reason)
+        say = ledger.withdraw_fact if withdraw else ledger.confirm_fact
+        return batch, say(batch, row, str(actor), reason.strip(), code)
+
+
+def _place(ledger: Ledger, payment: tuple[str, int], environment: Environment, reason: str) -> tuple[str, int]:
+    """Return the batch's whole name, and the row; raises WrongUse where the reason has its account number."""
+    batch, row = ledger.find(payment[0], environment).batch, payment[1]
+    refuse_account_numbers("the reason", reason, (one for one in ledger.rows(batch) if one.row == row))
+    return batch, row
+
+
+def list_returns(settings: Settings, *, batch: str | None = None, since: date | None = None) -> list[Fact]:
+    """Return what came back to an environment, or to one batch of it, the latest first; not what was withdrawn."""
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        found = ledger.facts(environment_of(settings.gateway), batch=batch, since=since)
+        return sorted((one for one in found if not one.withdrawn), key=lambda one: (one.day, one.number), reverse=True)
+
+
+def deadline_of(fact: Fact) -> date | None:
+    """Return until when something can, or must, be done: a change counts from the day on which we learned of it."""
+    known_on = fact.taken_at.date() if fact.kind is FactKind.CHANGED else fact.day
+    code = return_codes().get(fact.code)
+    return code.until(known_on) if code else None
+
+
+def fact_json(fact: Fact) -> dict[str, Any]:
+    """Return what `--list --json` tells of one."""
+    code, until = return_codes().get(fact.code), deadline_of(fact)
+    return {
+        "batch": fact.batch,
+        "row": fact.row,
+        "place": fact.place,
+        "kind": fact.kind,
+        "code": fact.code,
+        "meaning": code.meaning if code else None,
+        "date": fact.day.isoformat(),
+        "amount": format_cents(fact.amount_cents),
+        "direction": fact.direction,
+        "deadline": until.isoformat() if until else None,
+        "todo": code.todo if code else None,
+        "file": fact.file,
+        "taken_at": instant(fact.taken_at),
+        "who": fact.who,
+        "seen": not fact.is_unattended,
+    }
