@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _AS_IN_LEDGER = (
     "file", "total", "by_state", "batch", "environment", "results", "results_missing", "ledger_failed", "stopped",
     "started_at", "finished_at", "by_direction", "apart", "rate_found", "work", "scheduled", "scheduled_apart",
-    "next_pay_on", "by_day",
+    "next_pay_on", "by_day", "returned_apart",
 )  # fmt: skip
 """What a batch's summary takes over as it is."""
 _OVER_DAY = "limits.max_per_"
@@ -81,6 +81,8 @@ class Summary:
     """Pending rows with a day of their own, by day, each by DEBIT and CREDIT."""
     next_pay_on: date | None = None
     """The first day on which scheduled rows are due."""
+    returned_apart: dict[str, Totals] = field(default_factory=dict)
+    """Accepted rows that came back, by DEBIT and CREDIT."""
     held_back: Totals = Totals()
     """Pending rows that fail today's rules: they stay pending and are not sent."""
     released: Totals = Totals()
@@ -104,6 +106,8 @@ class Summary:
                 f"{self.file}: the states add up to {row_count(added.rows)} and {format_cents(added.cents)}, "
                 f"the file has {row_count(self.total.rows)} and {format_cents(self.total.cents)}"
             )
+        if self.standing.rows < 0:
+            raise LedgerDamaged(f"{self.file}: more rows came back than were accepted")
 
     def of(self, state: State) -> Totals:
         """Return the rows and cents in one state."""
@@ -113,6 +117,16 @@ class Summary:
         """Return what rows in these states total, for people: debits and credits apart where there are both."""
         amount = totals_apart(self.apart.get(state, {}) for state in states)
         return f"{amount} in several currencies" if len(self.currencies) > 1 else amount
+
+    @property
+    def returned(self) -> Totals:
+        """Return the accepted rows that came back; those and `standing` are all that were accepted."""
+        return sum(self.returned_apart.values(), Totals())
+
+    @property
+    def standing(self) -> Totals:
+        """Return the accepted rows that did not come back."""
+        return self.of(State.ACCEPTED) - self.returned
 
     @property
     def valid(self) -> Totals:
@@ -160,6 +174,7 @@ class Summary:
     def as_json(self) -> dict[str, Any]:
         """Return the JSON object of CONTRACT.md; the same keys for every command that handles a batch."""
         amounts = {"total": self.in_file, "valid": self.valid} | {str(state): self.of(state) for state in State}
+        amounts |= {"returned": self.returned, "standing": self.standing}
         return {
             "batch": self.batch,
             "environment": self.environment,
@@ -167,6 +182,8 @@ class Summary:
             "rows": self.in_file.rows,
             "valid": self.valid.rows,
             **{str(state): self.of(state).rows for state in State},
+            "returned": self.returned.rows,
+            "standing": self.standing.rows,
             "warnings": self.warnings,
             "amount": {name: format_cents(totals.cents) for name, totals in amounts.items()},
             "debit": totals_json(self.by_direction.get("DEBIT", Totals())),

@@ -60,15 +60,15 @@ def print_summary(context: Context, summary: Summary, *, sent: bool, looks: bool
     for direction, totals in sorted(summary.by_direction.items(), reverse=True):
         if totals.rows and len(summary.currencies) < 2:
             click.echo(f"  of the valid rows, {direction}: {row_count(totals.rows)}, {money(totals.cents)}")
-    if summary.held_back.rows:
-        held = summary.held_back
-        word = sum_word("", summary.apart.get(State.PENDING, {}))
-        amount = f"{word} {money(held.cents)}".lstrip()
-        click.echo(f"  of the pending rows, held back by today's rules: {row_count(held.rows)}, {amount}")
-    if summary.scheduled.rows:
-        amount = totals_apart([summary.scheduled_apart])
-        later = f"{row_count(summary.scheduled.rows)}, {amount}, next on {summary.next_pay_on:%m/%d/%Y}"
-        click.echo(f"  of the pending rows, scheduled: {later}")
+    held, word = summary.held_back, sum_word("", summary.apart.get(State.PENDING, {}))
+    following = summary.next_pay_on and f", next on {summary.next_pay_on:%m/%d/%Y}"
+    for label, totals, amount in (
+        ("accepted rows, came back", summary.returned, totals_apart([summary.returned_apart])),
+        ("pending rows, held back by today's rules", held, f"{word} {money(held.cents)}".lstrip()),
+        ("pending rows, scheduled", summary.scheduled, f"{totals_apart([summary.scheduled_apart])}{following}"),
+    ):
+        if totals.rows:
+            click.echo(f"  of the {label}: {row_count(totals.rows)}, {amount}")
     if summary.warnings:
         click.echo(f"  warnings: {summary.warnings:,}")
     for note in summary.notes:
@@ -141,6 +141,7 @@ def grand_total(summaries: Sequence[Summary]) -> Summary:
         held_back=sum((one.held_back for one in summaries), Totals()),
         scheduled=sum((one.scheduled for one in summaries), Totals()),
         scheduled_apart=added_up(one.scheduled_apart for one in summaries),
+        returned_apart=added_up(one.returned_apart for one in summaries),
         next_pay_on=min((one.next_pay_on for one in summaries if one.next_pay_on), default=None),
         released=released,
         stopped=next((one.stopped for one in summaries if one.stopped), None),

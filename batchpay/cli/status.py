@@ -62,7 +62,11 @@ def status(context: Context, batch: str | None) -> int:
         ]
         for summary in summaries
     ]
-    right = frozenset(header[2:-1])
+    right = frozenset([*header[2:-1], "came back"])
+    if any(summary.returned.rows for summary in summaries):
+        header.append("came back")
+        for row, summary in zip(rows, summaries, strict=True):
+            row.append(f"{summary.returned.rows:,}")
     if len({summary.environment for summary in summaries}) > 1:
         header.append("environment")
         for row, summary in zip(rows, summaries, strict=True):

@@ -68,6 +68,8 @@ class LedgerState:
     """The first day on which some of them are due."""
     last_registered: datetime | None = None
     """When a file was last registered."""
+    returned: Mapping[str, Totals] = field(default_factory=dict)
+    """Accepted rows that came back, by DEBIT and CREDIT."""
 
     @property
     def oldest_doubt(self) -> datetime | None:
@@ -120,7 +122,10 @@ def read_ledger_state(ledger: Ledger, environment: Environment) -> LedgerState:
     scheduled = added_up(batch.scheduled_apart for batch in batches)
     next_pay_on = min((day for batch in batches if (day := batch.next_pay_on)), default=None)
     registered = max((batch.registered_at for batch in batches), default=None)
-    return LedgerState(environment, len(batches), by_state, in_doubt, waiting, scheduled, next_pay_on, registered)
+    returned = added_up(batch.returned_apart for batch in batches)
+    return LedgerState(
+        environment, len(batches), by_state, in_doubt, waiting, scheduled, next_pay_on, registered, returned
+    )
 
 
 def _banking_day_until(day: date) -> date:
@@ -178,6 +183,8 @@ def read_last_call(path: Path) -> LastCall | None:
 
 DISK_FREE_BYTES_MIN = 128 << 20
 """Below this a run may find no room for its outcomes: 500,000 rows of a ledger."""
+RETURNED_WITHIN_DAYS = 95
+"""Until then a bank's file may name a payment by what its details alone have: the invoice number, the name."""
 PURGE_LATE = timedelta(days=31)
 """A purge is overdue this long after it is due: once a month is often enough."""
 _CLOCK_BACK_S = 3600.0
@@ -405,13 +412,15 @@ def retention(old: Sequence[OldBatch], details_days: int, *, unfinished: bool, n
         return HealthFinding("retention", f"a purge was started and not completed: {how}", 6)
     due = [one for one in old if one.stays is None]
     days = counted(details_days, "day")
+    short = f"; payments may come back for {RETURNED_WITHIN_DAYS} days" if details_days < RETURNED_WITHIN_DAYS else ""
     if not due:
-        return HealthFinding("retention", f"no batch has names and details older than {days}")
+        text = f"no batch has names and details older than {days}{short}"
+        return HealthFinding("retention", text, warns=bool(short))
     late = now - due[0].last_event_at - timedelta(days=details_days)
     number = counted(len(due), "batch has", "batches have")
-    text = f"{number} names and details older than {days}: batchpay ledger purge --dry-run"
+    text = f"{number} names and details older than {days}: batchpay ledger purge --dry-run{short}"
     details = {"due": [one.batch for one in due], "late_days": late.days}
-    return HealthFinding("retention", text, 6 if late > PURGE_LATE else 0, details)
+    return HealthFinding("retention", text, 6 if late > PURGE_LATE else 0, details, warns=bool(short))
 
 
 def banking_time(begin: datetime, end: datetime) -> timedelta:

@@ -73,6 +73,9 @@ def _ledger_lines(state: LedgerState | None) -> Iterable[str]:
     registered = state.last_registered.timestamp() if state.last_registered else 0.0
     words = "When a file was last registered; 0 is never."
     yield from _metric("last_registered_timestamp_seconds", words, [(where, registered)])
+    returned = [(f'{where},direction="{name}"', totals) for name, totals in sorted(state.returned.items())]
+    yield from _metric("returned_rows", "Accepted rows that came back.", [(key, t.rows) for key, t in returned])
+    yield from _metric("returned_cents", "Cents of these rows.", [(key, t.cents) for key, t in returned])
     rows = sum(totals.rows for totals in state.scheduled.values())
     cents = [(f'{where},direction="{name}"', totals.cents) for name, totals in sorted(state.scheduled.items())]
     next_day = datetime.combine(state.next_pay_on, time(), UTC).timestamp() if state.next_pay_on else 0.0

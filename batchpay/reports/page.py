@@ -359,6 +359,9 @@ def _headlines(summary: Summary) -> tuple[str, list[str]]:
         lines.append(f"{row_count(declined.rows)} declined by the gateway, {summary.amount_in(State.DECLINED)}.")
     if rejected.rows:
         lines.append(f"{row_count(rejected.rows)} rejected before sending, {money(rejected.cents)}.")
+    if summary.returned.rows:
+        came_back = f"{row_count(summary.returned.rows)} of those accepted came back"
+        lines.append(f"{came_back}, {totals_apart([summary.returned_apart])}: batchpay returns --list")
     accepted = summary.of(State.ACCEPTED)
     if not lines:
         lines.append("Every row was accepted." if accepted.rows else "The file has no rows.")

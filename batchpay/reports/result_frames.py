@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -15,6 +15,7 @@ from typing import BinaryIO
 import polars as pl
 
 from batchpay.errors import LedgerDamaged
+from batchpay.ledger.facts import Fact
 from batchpay.ledger.records import BatchSummary, RowColumns
 from batchpay.text import FORMULA_STARTS, NEGATIVE_AMOUNT, instant
 from batchpay.writing.atomic import MayReplace, Stream
@@ -35,7 +36,7 @@ KINDS = {
 """What a workbook shows as more than text."""
 
 
-def frame_of(rows: RowColumns, header: Sequence[str], batch: BatchSummary) -> pl.DataFrame:
+def frame_of(rows: RowColumns, header: Sequence[str], batch: BatchSummary, returns: Mapping[int, Fact]) -> pl.DataFrame:
     """Return rows of a batch under the results file's names (batchpay.reports.results.HEADER), null for no text."""
     details = _read(rows.details, len(batch.columns))
     count = len(rows.rows)
@@ -56,6 +57,9 @@ def frame_of(rows: RowColumns, header: Sequence[str], batch: BatchSummary) -> pl
         "batch": pl.Series([batch.batch]).new_from_index(0, count),
         "environment": pl.Series([str(batch.environment)]).new_from_index(0, count),
     }
+    came_back = list(map(returns.get, rows.rows)) if returns else [None] * count
+    found["returned"] = pl.Series([one and one.day.isoformat() for one in came_back], dtype=pl.String)
+    found["return_code"] = pl.Series([one and one.code for one in came_back], dtype=pl.String)
     carried = header[len(found) :]
     found |= {name: details[_CARRIED].list.get(at) for at, name in enumerate(carried)}
     return pl.DataFrame(found).select(header)

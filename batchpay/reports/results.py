@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from batchpay.intake.own_output import first_row, rows_of, separator_of
 from batchpay.ledger.contract import Ledger
+from batchpay.ledger.facts import Fact, FactKind
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import State
 from batchpay.writing.atomic import Stream
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 HEADER = (
     "row", "line", "paymentId", "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "amount",
     "currencyCode", "name", "account", "state", "http_status", "response_code", "message", "gateway_reference",
-    "attempts", "sent_at", "finished_at", "batch", "environment", "warnings", "payOn",
+    "attempts", "sent_at", "finished_at", "batch", "environment", "warnings", "payOn", "returned",
+    "return_code",
 )  # fmt: skip
 """CONTRACT.md, 'Files'; the file's unknown columns follow."""
 
@@ -48,8 +50,11 @@ def write_results(ledger: Ledger, batch: BatchSummary, path: Path | Stream) -> P
         return is_results_of(there, batch.batch) and (knows_all or told_more(ledger, batch.batch, there) is None)
 
     parts = ledger.row_columns(batch.batch)
+    returns = returns_of(ledger, batch)
     if Path(str(path)).suffix.lower() != ".xlsx":
-        return write_frames(path, columns(header, KINDS), (frame_of(part, header, batch) for part in parts), is_ours)
+        return write_frames(
+            path, columns(header, KINDS), (frame_of(part, header, batch, returns) for part in parts), is_ours
+        )
     from batchpay.reports.summary_sheet import RowTotals, write_summary_sheet
 
     totals = RowTotals()
@@ -57,12 +62,18 @@ def write_results(ledger: Ledger, batch: BatchSummary, path: Path | Stream) -> P
     def counted() -> Iterator[pl.DataFrame]:
         for part in parts:
             totals.add(map(str, part.states), part.directions, part.amounts_cents)
-            yield frame_of(part, header, batch)
+            yield frame_of(part, header, batch, returns)
 
     def front(workbook: Workbook, rows: int) -> None:
         write_summary_sheet(workbook, ledger, batch, header, rows, totals)
 
     return write_frames(path, columns(header, KINDS), counted(), is_ours, front)
+
+
+def returns_of(ledger: Ledger, batch: BatchSummary) -> dict[int, Fact]:
+    """Return by row the latest return that nobody withdrew."""
+    facts = ledger.facts(batch.environment, batch=batch.batch)
+    return {one.row: one for one in facts if one.kind is FactKind.RETURNED and not one.withdrawn}
 
 
 def is_results_of(path: Path, batch: str) -> bool:

@@ -78,6 +78,9 @@ def write_summary_sheet(
     in_file = sum(batch.left_out.values(), batch.total)
     columns = [*(totals.in_direction(name) for name in directions), in_file]
     _add_totals(page.line, columns, first, last + len(batch.left_out))
+    if batch.returned.rows:
+        page.line(("of the accepted, came back", Style.LABEL), *_BLANKS, *_stated(batch.returned))
+        page.line(("of the accepted, standing", Style.LABEL), *_BLANKS, *_stated(batch.standing))
     page.line()
     for label in ("Prepared by", "Approved by", "Date"):
         page.line((label, Style.LABEL), ("_" * 40, Style.TEXT))

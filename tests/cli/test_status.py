@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from datetime import date
 from pathlib import Path
 
 import click
@@ -12,8 +14,12 @@ from batchpay.cli import output
 from batchpay.cli.context import Context
 from batchpay.cli.main import cli
 from batchpay.cli.output import print_in_doubt_elsewhere, print_table
-from batchpay.payment import State, Totals
+from batchpay.ledger.facts import FactKind, NewFact
+from batchpay.ledger.open import open_ledger
+from batchpay.payment import Environment, State, Totals, parse_cents
+from batchpay.settings import LedgerSettings
 from batchpay.summary import Summary
+from batchpay.text import money
 from tests.support.command import small_file
 from tests.support.in_process import Caller
 
@@ -39,6 +45,34 @@ def test_what_stopped_is_continued_by_another_command_than_this_one(call: Caller
     assert max(map(len, told.splitlines())) <= 80
     assert call("resume", batch)["exit_code"] == 0
     assert "batchpay resume" not in call.text("status", batch)
+
+
+def test_what_came_back_is_told_wherever_a_batch_is(call: Caller, tmp_path: Path) -> None:
+    """Accepted, it stays so: beside it stands what of it came back, and what stands."""
+    small_file(tmp_path / "a.csv", 3)
+    small_file(tmp_path / "b.csv", 1, first=4)
+    call("submit", "b.csv")
+    batch = call("submit", "a.csv", "--results", "a.xlsx")["batch"]
+    assert "came back" not in call.text("status")
+    own = LedgerSettings(url=str(tmp_path / "state" / "ledger.db"), key_file=str(tmp_path / "keys" / "ledger.key"))
+    with closing(open_ledger(own)) as ledger:
+        (row, *_) = ledger.rows(batch)
+        fact = NewFact(FactKind.RETURNED, batch, row.row, "R02", date(2026, 11, 27), row.amount_cents, 1)
+        ledger.record_facts([fact], Environment.TEST, "r.csv", "ab", "ada", unattended=False)
+    told = call("status", batch)
+    assert (told["accepted"], told["returned"], told["standing"]) == (3, 1, 2)
+    accepted, returned, standing = (parse_cents(told["amount"][word]) for word in ("accepted", "returned", "standing"))
+    assert (accepted, returned) == ((returned or 0) + (standing or 0), row.amount_cents)
+    assert f"of the accepted rows, came back: 1 row, {money(row.amount_cents)}" in call.text("status", batch)
+    header, *lines = call.text("status").splitlines()
+    assert (header.split()[-2:], [line.split()[-1] for line in lines]) == (["came", "back"], ["1", "0"])
+    page = Path(call("report", batch)["report"]).read_text("utf-8")
+    assert f"1 row of those accepted came back, {money(row.amount_cents)}" in page
+    call("results", batch, "--results", "again.xlsx")
+    assert call("submit", "b.csv", "--metrics-file", "m.prom")["returned"] == 0
+    assert f'returned_cents{{environment="test",direction="{row.direction}"}} {row.amount_cents}' in (
+        tmp_path / "m.prom"
+    ).read_text("utf-8")
 
 
 def test_rehearsals_are_told_from_payments(call: Caller, tmp_path: Path) -> None:

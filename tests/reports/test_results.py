@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
+from datetime import date
 from functools import partial
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from batchpay.payment import State, format_cents
+from batchpay.ledger.facts import FactKind, NewFact
+from batchpay.payment import Environment, State, format_cents
 from batchpay.reports.results import HEADER, write_results
 from batchpay.text import guarded, instant
 from tests.support.ledger_factory import Planned, add_batch, ledger_in
@@ -29,6 +31,11 @@ def test_results_are_the_rows_of_the_ledger(tmp_path: Path) -> None:
     ]  # fmt: skip
     with ledger_in(tmp_path) as ledger:
         name = add_batch(ledger, planned, rejected=[(1_201, 100, "amount.format")])
+        day = date(2026, 11, 27)
+        facts = [NewFact(FactKind.RETURNED, name, row, "R02", day, row * 7 + 1, row) for row in (5, 10)]
+        facts.append(NewFact(FactKind.CHANGED, name, 15, "C01", day, 0, 3))
+        ledger.record_facts(facts, Environment.TEST, "returns.csv", "ab", "ada", unattended=True)
+        ledger.withdraw_fact(name, 10, "ben", "the bank undid it")
         write_results(ledger, ledger.find(name), tmp_path / "results.csv")
         rows = list(ledger.rows(name))
     with (tmp_path / "results.csv").open(newline="", encoding="utf-8") as file:
@@ -45,7 +52,8 @@ def test_results_are_the_rows_of_the_ledger(tmp_path: Path) -> None:
             "response_code": answer.response_code or "", "message": "'=1+1" if message == "=1+1" else message,
             "gateway_reference": answer.gateway_reference or "", "attempts": str(row.attempts),
             "sent_at": instant(row.sent_at) or "", "finished_at": instant(row.finished_at) or "", "batch": name,
-            "environment": "test", "warnings": "", "payOn": "",
+            "environment": "test", "warnings": "", "payOn": "", "returned": "2026-11-27" if row.row == 5 else "",
+            "return_code": "R02" if row.row == 5 else "",
         }  # fmt: skip
     assert {cells["state"] for cells in found} == {state.value for state in STATES}
 

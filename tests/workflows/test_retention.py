@@ -103,6 +103,9 @@ def test_health_reports_when_a_purge_is_due_and_when_it_is_late(desk: Desk, paid
     assert found(LATER + timedelta(days=40)) == [(6, due)]
     purge(desk)
     assert found(LATER + timedelta(days=40)) == [(0, "no batch has names and details older than 390 days")]
+    desk.settings = replace(desk.settings, retention=RetentionSettings(details_days=94))
+    (short,) = [one for one in health(desk.settings, HealthLimits(), LATER).findings if one.check == "retention"]
+    assert (short.warns, short.message.split("; ")[-1]) == (True, "payments may come back for 95 days")
 
 
 def test_the_same_content_is_paid_no_more_than_before(desk: Desk, paid: Path) -> None:
