@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import TYPE_CHECKING
 
 import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
+from batchpay.cli.options import Date
 from batchpay.cli.paths import outputs_of
 from batchpay.payment import State
 from batchpay.text import instant, money, printable, sum_word
@@ -123,19 +125,33 @@ def results(context: Context, batch: str | None, results: str | None) -> int:
 
 @click.command(cls=Command, short_help="Write a report on a batch (HTML, self-contained).")
 @click.argument("batch", required=False)
-@option("--out", metavar="PATH", help="Path of the report; BATCH.report.html by default.")
+@option("--out", metavar="PATH", help="Path of the report; BATCH.report.html or monitoring.html by default.")
+@option("--monitoring", is_flag=True, help="Instead: what was flagged, decided and returned in all batches.")
+@option("--since", type=Date(), metavar="DATE", help="With --monitoring: from this day on (YYYY-MM-DD).")
 @click.pass_obj
-def report(context: Context, batch: str | None, out: str | None) -> int:
-    """Write a report on a batch: the latest one, or the one named.
+def report(context: Context, /, batch: str | None, out: str | None, monitoring: bool, since: date | None) -> int:
+    """Write a report on a batch: the latest one, or the one named; or the record of monitoring.
 
     It has control totals, outcome, rows over time, reasons, and the rows that need attention, those in doubt first,
     with what to do. It is one HTML file to view, forward or print; it loads nothing from the network and masks account
     numbers.
 
+    --monitoring --since DATE writes what was flagged in the batches of the environment, who decided about it, how fast
+    and with which note, what banks returned, and how the policy changed: the record that a business which originates
+    payments has to keep of its monitoring.
+
     Example: batchpay report 3f2a91c0d7e1 --out today.html
     """
-    from batchpay.workflows.status import batch_page
+    from batchpay.workflows.status import batch_page, monitoring_record
 
+    if monitoring != (since is not None) or (monitoring and batch):
+        raise click.UsageError("--monitoring needs --since DATE, and names no batch")
+    if since is not None:
+        found = monitoring_record(
+            since, lambda: outputs_of(context, []).claim(out or "monitoring.html", REPORT), context.settings
+        )
+        output.tell(context, {**found, "exit_code": 0}, printable(found["report"]))
+        return 0
     summary, path = batch_page(
         batch,
         lambda found: outputs_of(context, [found.file]).claim(out or f"{found.batch}.report.html", REPORT),

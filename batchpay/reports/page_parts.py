@@ -279,16 +279,22 @@ class Page:
     accepted: Sequence[ListedPart] = ()
     accepted_left: int = 0
     history: Sequence[HistoryLine] = ()
-    made: str = field(default_factory=lambda: f"Created {local_time(datetime.now(UTC))} by batchpay {__version__}")
+    made: str = field(default_factory=lambda: made_now())
 
 
-def write(page: Page, path: str | Path | Stream) -> None:
-    """Render the page and write it whole or not at all, mode 0600; raises NotUsable."""
+def made_now() -> str:
+    """Say when a page is created, and by what."""
+    return f"Created {local_time(datetime.now(UTC))} by batchpay {__version__}"
+
+
+def write(page: Page | Mapping[str, object], path: str | Path | Stream, template_name: str = "page.html") -> None:
+    """Render a page and write it whole or not at all, mode 0600; raises NotUsable."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
     package = files("batchpay.reports")
-    style, script, template = (package.joinpath(f"page.{kind}").read_text("utf-8") for kind in ("css", "js", "html"))
+    names = ("page.css", "page.js", template_name)
+    style, script, template = (package.joinpath(name).read_text("utf-8") for name in names)
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     environment.filters.update(shown=shown, money=money, count=counted, rows=row_count)
     html = environment.from_string(template).stream(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 from batchpay.errors import LedgerMissing, LedgerNotUsable, WrongUse, once_sent
 from batchpay.gateway.origin import environment_of, is_rehearsal
@@ -113,6 +115,16 @@ def batch_page(reference: str | None, output_path: OutputPath, settings: Setting
         path = output_path(found)
         write_batch_page(ledger, found, path)
     return summary_of_batch(found), Path(str(path))
+
+
+def monitoring_record(since: date, output_path: Callable[[], Path], settings: Settings) -> dict[str, Any]:
+    """Return what was flagged and decided since a day, and write it as a page where `output_path` says."""
+    from batchpay.reports.monitoring import monitoring, write_monitoring
+
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        found = monitoring(ledger, environment_of(settings.gateway), since)
+    write_monitoring(found, path := output_path())
+    return {**found, "report": str(path)}
 
 
 def _with_details(batch: BatchSummary) -> BatchSummary:

@@ -242,7 +242,11 @@ class _Submission:
                 ),
                 **({"sheet": source.sheet} if source.sheet is not None else {}),
                 **({"results": str(results.absolute())} if results is not None else {}),
-                **({"warnings": count} if (count := checked.verdict.warnings) else {}),
+                **(
+                    {"warnings": count, "warning_counts": checked.verdict.warning_counts}
+                    if (count := checked.verdict.warnings)
+                    else {}
+                ),
                 **({"pay_on": rules.pay_on.isoformat()} if rules.pay_on is not None else {}),
                 **({"unreadable_amounts": count} if (count := checked.verdict.unreadable_amounts) else {}),
                 "first_start": checked.first_start and checked.first_start.isoformat(),

@@ -64,6 +64,7 @@ def test_every_command_has_a_schema_and_keeps_to_it(
     assert doubts
     call("results", batch, "--results", "again.csv")
     call("report", batch)
+    call("report", "--monitoring", "--since", "2026-01-01")
     (tmp_path / "export.csv").write_text("Transaction ID,Invoice,Amount,Date,Account,Status\nR9,INV-9,9.99,,,Settled\n")
     call("reconcile", batch, "--against", "export.csv")
     (tmp_path / "returns.csv").write_text("Return Date,Return Code,Invoice Number\n01/31/2027,R02,INV-9\n")
