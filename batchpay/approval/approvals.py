@@ -14,10 +14,10 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 from batchpay.errors import SettingsNotUsable, WaitingForPerson
-from batchpay.ledger.days import DayLimits, Exceeded
+from batchpay.ledger.days import DayLimits, Exceeded, MakerCheck
 from batchpay.payment import Actor, Totals, parse_cents
 from batchpay.settings import LimitsSettings, PolicySettings
-from batchpay.text import folded, local_time, money, printable, row_count
+from batchpay.text import counted, folded, local_time, money, printable, row_count
 
 APPROVALS_MAX = 2
 """No more people than this are ever required."""
@@ -70,8 +70,9 @@ class Policy:
         """How many people must approve whatever needs most approvals."""
         return APPROVALS_MAX if self.second_above_cents is not None else self.approvals
 
-    def needed(self, cents: int, *, over_limit: bool = False) -> int:
+    def needed(self, cents: int, *, over_limit: bool = False, of_maker: OfMaker | None = None) -> int:
         """How many people must approve a batch of this total: at least one if it exceeds a limit."""
+        cents = max(cents, of_maker.cents if of_maker else 0)
         if self.second_above_cents is not None and cents >= self.second_above_cents:
             return APPROVALS_MAX
         return max(self.approvals if cents >= self.above_cents else 0, int(over_limit))
@@ -114,17 +115,53 @@ class Policy:
                     "another person must approve it"
                 )
 
-    def require(self, file: str, cents: int, approvals: int, *, over_limit: bool = False) -> None:
+    def maker_check(self, maker: Actor, now: datetime, approvals: int) -> MakerCheck:
+        """Return what a maker may add with so many approvals."""
+        asked = (self.above_cents, self.approvals), (self.second_above_cents, APPROVALS_MAX)
+        totals = [cents for cents, people in asked if cents is not None and people > approvals]
+        below = None if _key(maker.name) in self.makers_exempt else min(totals, default=None)
+        since = round((now - self.window).timestamp() * 1000)
+        is_approved = approvals > 0
+        return MakerCheck(_key(maker.name), _key(maker.account), since, below, self.makers_exempt, is_approved)
+
+    def require(
+        self, file: str, cents: int, approvals: int, *, over_limit: bool = False, of_maker: OfMaker | None = None
+    ) -> None:
         """Raise WaitingForPerson where a batch of this total has too few approvals."""
-        missing = self.needed(cents, over_limit=over_limit) - approvals
+        missing = self.needed(cents, over_limit=over_limit, of_maker=of_maker) - approvals
         if missing > 0:
             others = "another person" if missing == 1 else f"{missing} other people"
+            told = f"{money(cents)} in all"
+            if of_maker is not None and self.needed(cents) < self.needed(cents, of_maker=of_maker):
+                told = f"{told}, {self.why(of_maker)},"
             raise WaitingForPerson(
-                f"{printable(file)}: {money(cents)} in all needs approval by {others}; nothing was registered or sent "
+                f"{printable(file)}: {told} needs approval by {others}; nothing was registered or sent "
                 "(batchpay submit FILE --dry-run --plan PLAN, batchpay approve PLAN, batchpay submit FILE "
                 "--from-plan "
                 "PLAN)"
             )
+
+    def why(self, of_maker: OfMaker) -> str:
+        """Say what a maker's files add up to, and which total asks for approval."""
+        limits = {"approve_above": self.above_cents, "second_above": self.second_above_cents}
+        name = max(
+            (name for name, cents in limits.items() if cents is not None and of_maker.cents >= cents), default=""
+        )
+        return (
+            f"{money(of_maker.cents)} with the {of_maker.direction.lower()}s that {printable(of_maker.maker)} "
+            f"registered without approval in the last {counted(round(self.window.total_seconds() / 3600), 'hour')}"
+            + (f" (policy.{name} is {money(limits[name] or 0)})" if limits.get(name) else "")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OfMaker:
+    """What one maker would have registered or released without approval in the last `policy.approval_window`."""
+
+    maker: str
+    direction: str
+    cents: int
+    """Debits and credits apart: the higher of the two."""
 
 
 def person_key(actor: Actor) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from batchpay.ledger.columns import Earlier, Lookup, PaidTo, PaymentColumns, RejectedColumns
-    from batchpay.ledger.days import DayCheck, DayLimits, SendingDay, Sums
+    from batchpay.ledger.days import DayCheck, DayLimits, MakerCheck, SendingDay, Sums
     from batchpay.ledger.facts import Fact, FoundPayment, Key, NewFact
     from batchpay.ledger.records import (
         BatchSummary,
@@ -240,6 +240,9 @@ class Ledger(Protocol):
 
     def known_of_days(self, check: DayCheck, adds: Sums) -> Sums:
         """Return what was sent and is planned by the keys of `adds`."""
+
+    def added_alone(self, environment: Environment, maker: MakerCheck) -> Mapping[str, int]:
+        """Return the cents that a person registered or released without approval, by DEBIT and CREDIT."""
 
     def sent_on(self, environment: Environment, day: date) -> Mapping[str, int]:
         """Return the cents that count as sent on a day, by DEBIT and CREDIT."""

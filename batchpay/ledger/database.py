@@ -31,6 +31,7 @@ class Statements(Protocol):
     LAST_PROGRESS_OF_BATCH: str
     PURGED_AT: str
     PLANS_USED: str
+    ADDED_SINCE: str
     EVENTS_OF_KINDS: str
     BATCHES: str
     BATCHES_OF_DIGEST: str

@@ -64,6 +64,26 @@ class Exceeded:
 
 
 @dataclass(frozen=True, slots=True)
+class MakerCheck:
+    """What one person may add without more approvals: with what they added since a time without any."""
+
+    name: str = ""
+    account: str = ""
+    """Whoever has no other name than another's account may be that person (approvals.may_be_one)."""
+    since_ms: int = 0
+    below_cents: int | None = None
+    """The sum, debits and credits apart, from which on more people must approve; None where there is none."""
+    exempt: frozenset[str] = frozenset()
+    """Names of whom each registration counts by itself."""
+    is_approved: bool = False
+    """Whether other people have approved it: then it does not count for the next."""
+
+    def counts(self, name: str, account: str) -> bool:
+        """Return whether what such a person added counts as this one's."""
+        return name not in self.exempt and (name in (self.name, self.account) or account == self.name)
+
+
+@dataclass(frozen=True, slots=True)
 class DayCheck:
     """The limits that a registration must keep, and the day on which it takes place."""
 
@@ -71,6 +91,7 @@ class DayCheck:
     environment: str = ""
     today: int = 0
     begins_ms: int = 0
+    maker: MakerCheck = MakerCheck()
 
     def sums(
         self,

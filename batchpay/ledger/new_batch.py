@@ -17,7 +17,7 @@ from batchpay.errors import BatchpayError, WrongUse
 from batchpay.ledger import decisions
 from batchpay.ledger.columns import PaymentColumns, RejectedColumns
 from batchpay.ledger.database import Transaction
-from batchpay.ledger.day_limits import known, require_within
+from batchpay.ledger.day_limits import known, require_alone, require_within
 from batchpay.ledger.days import DayCheck, Sums
 from batchpay.ledger.event_chain import DIRECTIONS
 from batchpay.ledger.records import NewBatch, TotalsDelta, batch_name
@@ -108,11 +108,12 @@ class BatchInWriting:
     def record(self, transaction: Transaction, who: str, **more: Any) -> None:
         """Write the batch into the history, with `more`, and use up the plan that lets it through.
 
-        Raises RegisteredMeanwhile if it would exceed a limit of a day.
+        Raises RegisteredMeanwhile if it would exceed a limit of a day, or take more approvals.
         """
         found = known(self._check, transaction, transaction.statements, batch=self.number, keys=self._sums)
         require_within(self._check, self._sums, found)
-        transaction.event("registered", self.number, who, self._new.again_reason, self._detail() | more)
+        detail = self._detail() | more | require_alone(transaction, self._check, self.totals)
+        transaction.event("registered", self.number, who, self._new.again_reason, detail)
         if self._new.sign_off is not None:
             decisions.use_plan(transaction, self.number, who, self._new.sign_off, self.totals.of(PENDING))
 

@@ -15,8 +15,8 @@ from batchpay.ledger import decisions, reading, retention
 from batchpay.ledger.columns import PaidTo
 from batchpay.ledger.contract import Run
 from batchpay.ledger.database import Parameters
-from batchpay.ledger.day_limits import known
-from batchpay.ledger.days import NO_LIMITS, DayCheck, DayLimits, SendingDay, Sums
+from batchpay.ledger.day_limits import added_alone, known
+from batchpay.ledger.days import NO_LIMITS, DayCheck, DayLimits, MakerCheck, SendingDay, Sums
 from batchpay.ledger.decisions import open_lost_window
 from batchpay.ledger.event_chain import DIRECTION_CODES, noted_at_start, to_datetime, to_ms
 from batchpay.ledger.keys import BESIDE
@@ -209,6 +209,11 @@ class StoredLedger(StoredFacts[StoreT], ABC, Generic[StoreT, _Run]):
     def known_of_days(self, check: DayCheck, adds: Sums) -> Sums:
         with self.store.reading() as view:
             return known(check, view, self.store.statements, keys=adds)
+
+    def added_alone(self, environment: Environment, maker: MakerCheck) -> Mapping[str, int]:
+        with self.store.reading() as view:
+            found = added_alone(view, self.store.statements, environment.value, maker)
+            return {word: found[code] for word, code in DIRECTION_CODES.items()}
 
     def sent_on(self, environment: Environment, day: date) -> Mapping[str, int]:
         with self.store.reading() as view:

@@ -19,10 +19,10 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import SignOff
 from batchpay.operations.notify import Notice, notify_plan
-from batchpay.payment import Actor, Environment, State
+from batchpay.payment import Actor, Direction, Environment, State
 from batchpay.settings import Settings
 from batchpay.text import printable
-from batchpay.workflows.policy import policy_in_force
+from batchpay.workflows.policy import of_maker, policy_in_force
 
 _LOCK_BYTES = 32
 
@@ -39,12 +39,14 @@ class PlanView:
     """Why it no longer lets anything through, as far as the ledger knows, or None."""
     changed_accounts: tuple[str, ...] = ()
     """Payments whose account is new for their payee: payee, amount, last four, one line each."""
+    why: str | None = None
+    """What more counts than the plan's total, if anything: what its maker registered before."""
 
     def page(self) -> list[str]:
         """Return what the person is shown on a terminal before they approve."""
         from batchpay.approval.sign_off import plan_lines  # a server reads plans without polars
 
-        return plan_lines(self.plan, self.changed_accounts)
+        return [*plan_lines(self.plan, self.changed_accounts), *filter(None, [self.why])]
 
 
 def read_plan(path: str) -> PlanText:
@@ -118,7 +120,9 @@ class LetThrough:
     """The batch that the plan was already used for: it is only continued."""
 
 
-def let_through(ledger: Ledger, plan: Plan | None, proposal: Proposal, policy: Policy, now: datetime) -> LetThrough:
+def let_through(
+    ledger: Ledger, plan: Plan | None, proposal: Proposal, policy: Policy, now: datetime, actor: Actor
+) -> LetThrough:
     """Compare a submission with its plan and the policy; raises FileRefused or WaitingForPerson if it may not proceed.
 
     Rows that are already pending are checked where they are sent (`approved`), by resume as well.
@@ -126,10 +130,13 @@ def let_through(ledger: Ledger, plan: Plan | None, proposal: Proposal, policy: P
     over = bool(proposal.over_limits)
     if over and not policy.asks:
         raise FileRefused(f"{proposal.file}: {'; '.join(proposal.over_limits)}; nothing was registered or sent")
+    adds, to_send = proposal.to_send.new + proposal.to_send.released, proposal.to_send.by_direction
+    cents = {side: totals.cents for side, totals in to_send.items()}
+    maker = plan.prepared_by if plan else actor
+    of = of_maker(ledger, policy, maker, proposal.environment, cents, adds.cents)
     if plan is None:
-        adds = proposal.to_send.new.rows + proposal.to_send.released.rows
-        if adds:
-            policy.require(proposal.file, proposal.batch_total.cents, 0, over_limit=over)
+        if adds.rows:
+            policy.require(proposal.file, proposal.batch_total.cents, 0, over_limit=over, of_maker=of)
         return LetThrough()
     used_for = ledger.batch_of_plan(plan.id)
     if used_for is not None:
@@ -140,16 +147,18 @@ def let_through(ledger: Ledger, plan: Plan | None, proposal: Proposal, policy: P
     plan.verify(proposal, ledger)
     counted = policy.counted(plan.approvals, plan.prepared_by, plan.seal, now)
     if proposal.to_send.total.rows:
-        policy.require(proposal.file, proposal.batch_total.cents, len(counted), over_limit=over)
+        policy.require(proposal.file, proposal.batch_total.cents, len(counted), over_limit=over, of_maker=of)
     return LetThrough(plan.sign_off(counted))
 
 
 def _view(plan: Plan, ledger: Ledger, settings: Settings, now: datetime) -> PlanView:
     policy = policy_in_force(ledger, settings).approvals
     counted = policy.counted(plan.approvals, plan.prepared_by, plan.seal, now)
-    needed = policy.needed(plan.batch_cents, over_limit="over_limits" in plan.content)
+    adds, cents = plan.totals("new") + plan.totals("released"), {side: plan.totals(side).cents for side in Direction}
+    of = of_maker(ledger, policy, plan.prepared_by, plan.content["environment"], cents, adds.cents)
+    needed = policy.needed(plan.batch_cents, over_limit="over_limits" in plan.content, of_maker=of)
     names = plan.changed_accounts(ledger)
-    return PlanView(plan, tuple(counted), needed, _spent(plan, ledger), names)
+    return PlanView(plan, tuple(counted), needed, _spent(plan, ledger), names, policy.why(of) if of else None)
 
 
 def _spent(plan: Plan, ledger: Ledger) -> str | None:

@@ -43,7 +43,7 @@ from batchpay.validation.verdict import Verdict
 from batchpay.workflows.day_limits import over_days
 from batchpay.workflows.file_check import CheckContext, FileCheck, check_file, open_file
 from batchpay.workflows.move_gateway import notes_on_gateway, refuse_other_gateway
-from batchpay.workflows.policy import note_without_zone, policy_in_force
+from batchpay.workflows.policy import note_without_zone, of_maker, policy_in_force
 from batchpay.workflows.rejected_earlier import RejectedEarlier
 from batchpay.workflows.requests import Decisions, FileRequest
 from batchpay.writing.atomic import FileIdentity, standing
@@ -230,7 +230,7 @@ def dry_run(
             plan = Plan.make(preview.proposal, ledger, prepared_by=actor, created_at=datetime.now(UTC))
             preview = replace(preview, plan=plan)
         if (with_plan or policy_in_force(ledger, settings).approvals.asks) and preview.proposal.to_send.total.rows:
-            missing = _approvals_missing(ledger, settings, preview)
+            missing = _approvals_missing(ledger, settings, preview, actor)
             preview = replace(preview, accounts_unasked=not checked.accounts.asked, approvals_missing=missing)
         to_send = rows_to_send(ledger, checked, decisions, preview.known)
         preview.requests.extend(_first_requests(to_send, settings.gateway, requests_max))
@@ -239,14 +239,16 @@ def dry_run(
     return preview
 
 
-def _approvals_missing(ledger: Ledger | None, settings: Settings, preview: Preview) -> int:
+def _approvals_missing(ledger: Ledger | None, settings: Settings, preview: Preview, actor: Actor) -> int:
     """Count the approvals that what would be sent does not have: rows that are pending may have them."""
     to_send, known = preview.proposal.to_send, preview.known
     given = 0
     if ledger is not None and known is not None and not (to_send.new.rows or to_send.released.rows):
         given = ledger.approvers(known.batch)
     proposal, policy = preview.proposal, policy_in_force(ledger, settings).approvals
-    return max(0, policy.needed(proposal.batch_total.cents, over_limit=bool(proposal.over_limits)) - given)
+    adds, cents = to_send.new + to_send.released, {side: totals.cents for side, totals in to_send.by_direction.items()}
+    of = of_maker(ledger, policy, actor, proposal.environment, cents, adds.cents)
+    return max(0, policy.needed(proposal.batch_total.cents, over_limit=bool(proposal.over_limits), of_maker=of) - given)
 
 
 def refuse_release_of_nothing(

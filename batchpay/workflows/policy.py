@@ -18,13 +18,13 @@ from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from batchpay.approval.approvals import Approval, Policy
+from batchpay.approval.approvals import Approval, OfMaker, Policy
 from batchpay.errors import FileRefused, SettingsNotUsable, WrongUse
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.operations.logs import log
-from batchpay.payment import Actor, parse_cents
+from batchpay.payment import Actor, Environment, parse_cents
 from batchpay.settings import PolicySettings, Settings
 from batchpay.text import instant, local_time, printable
 
@@ -166,6 +166,19 @@ def _kept(
     # Nor by a clock that was set: the day on which it is due must certainly have come.
     is_due = ledger.now() >= lowering.due and ledger.certain_today() >= lowering.due.astimezone(ledger.zone()).date()
     return (dict(lowering.to), None) if is_due else (recorded, lowering)
+
+
+def of_maker(
+    ledger: Ledger | None, policy: Policy, maker: Actor, environment: str, to_send: Mapping[Any, int], adds: int
+) -> OfMaker | None:
+    """Return what a maker would have added without approval, if `adds` cents of what is sent by direction are new."""
+    if ledger is None or not policy.asks:
+        return None
+    check = policy.maker_check(maker, ledger.now(), 0)
+    before = ledger.added_alone(Environment(environment), check) if check.below_cents is not None else {}
+    sums = {name: before.get(name, 0) + min(cents, adds) for name, cents in to_send.items() if min(cents, adds)}
+    most = max(sums, key=lambda name: sums[name], default="")
+    return OfMaker(str(maker), most, sums[most]) if before.get(most) else None
 
 
 def settle_policy(ledger: Ledger, settings: Settings, actor: Actor, say: Callable[[str], None]) -> None:

@@ -185,7 +185,7 @@ class _Submission:
         if self._proposes:
             proposal, _ = propose(ledger, checked, settings, decisions, known)
             try:
-                allowed = let_through(ledger, self._plan, proposal, self._policy, self._ledger.now())
+                allowed = let_through(ledger, self._plan, proposal, self._policy, ledger.now(), self._actor)
             except FileRefused as error:
                 if proposal.over_limits:
                     self._notify(Notice.LIMIT, proposal)
@@ -296,9 +296,12 @@ class _Submission:
         return _Registered(now, approvals, known.by_state[State.REJECTED] - now.by_state[State.REJECTED])
 
     def _day_check(self, sign_off: SignOff | None) -> DayCheck:
-        """Return the limits of a day that are held against what is registered: others may have lifted some."""
+        """Return what is held against what is registered: limits of a day, unless others lifted them, and its maker."""
         limits = FileLimits.from_settings(self._settings.limits).of_day.without(sign_off.lifts if sign_off else ())
-        return self._ledger.day_check(environment_of(self._settings.gateway), limits)
+        check = self._ledger.day_check(environment_of(self._settings.gateway), limits)
+        maker = self._plan.prepared_by if self._plan else self._actor
+        approvals = len(sign_off.approvals) if sign_off else 0
+        return replace(check, maker=self._policy.maker_check(maker, self._ledger.now(), approvals))
 
     def _allowed_duplicates(self) -> dict[str, Any] | None:
         """Return what the ledger keeps of bills that were let through a second time; None if none was."""

@@ -78,6 +78,7 @@ class Desk:
     answer: Callable[[str], Outcome] = lambda reference: ACCEPTED
     verdict: Verdict = field(default_factory=Verdict)
     """From the latest submission."""
+    actor: Actor = ANN
 
     def file(self, name: str, *rows: dict[str, str]) -> Path:
         """Write a payment file; it has days if a row has one."""
@@ -116,7 +117,7 @@ class Desk:
         rejects = rejects or path.with_suffix(".rejects.csv")
         asked = file_request(str(path), rejects, CheckOptions(**options), self.settings)
         credentials = Credentials("desk", Secret("desk-key"))
-        summary, self.verdict = submitting.submit(asked, request, self.settings, credentials, ANN, Quiet())
+        summary, self.verdict = submitting.submit(asked, request, self.settings, credentials, self.actor, Quiet())
         return summary
 
     def dry_run(
@@ -138,7 +139,7 @@ class Desk:
         return dry_run(
             asked,
             self.settings,
-            ANN,
+            self.actor,
             decisions,
             requests_max=0,
             results=None,

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from batchpay.approval.plan import PlanText
 from batchpay.errors import WaitingForPerson, WrongUse
+from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor
 from batchpay.settings import load_settings
+from batchpay.summary import Summary
+from batchpay.workflows import approve as approving
+from batchpay.workflows import submit as submitting
+from batchpay.workflows.approve import view_plan
 from batchpay.workflows.check import dry_run
 from batchpay.workflows.policy import NONE, decide_lowering, policy_in_force, policy_of, set_policy
 from batchpay.workflows.requests import CheckOptions, Decisions, file_request
+from tests.model import clock
 from tests.workflows.desk import ANN, Desk
 
 BEN, CLEO = Actor("ben", "desk-4"), Actor("cleo", "desk-5")
@@ -60,7 +69,7 @@ def waits(desk: Desk, row: int) -> bool:
     ({"approval_days": 9}, {"APPROVAL_DAYS": "20"}, {"approval_days": 9}),
     ({"approval_days": 9}, {"APPROVAL_DAYS": "7"}, {}),
     ({"approval_window": 48}, {"APPROVAL_WINDOW": "12"}, {"approval_window": 48}),
-    ({"hold": ["row.b", "row.a"]}, {}, {"hold": ["row.a", "row.b"]}),
+    ({"hold": ["row.total", "row.sum"]}, {}, {"hold": ["row.sum", "row.total"]}),
 ])  # fmt: skip
 def test_a_variable_only_makes_the_file_stricter(
     file: dict[str, Any], variables: dict[str, str], expected: dict[str, Any]
@@ -74,7 +83,7 @@ def test_a_variable_only_makes_the_file_stricter(
 @pytest.mark.parametrize(("recorded", "file", "expected"), [
     ({"approve_above": "50.00"}, {"approvals": 1}, {"approvals": 1, "approve_above": "50.00"}),
     ({"approve_above": "50.00"}, {"approve_above": "0.00"}, {}),
-    ({"hold": ["row.a"]}, {"hold": ["row.b"]}, {"hold": ["row.a", "row.b"]}),
+    ({"hold": ["row.total"]}, {"hold": ["amount.unusual_amount"]}, {"hold": ["amount.unusual_amount", "row.total"]}),
     ({"makers_exempt": ["cron", "ann"]}, {}, {"makers_exempt": ["ann", "cron"]}),
     ({"makers_exempt": ["cron", "ann"]}, {"makers_exempt": ["cron", "ben"]}, {"makers_exempt": ["cron"]}),
     ({"approvals": 2, "second_above": "9.00"}, {"approvals": 1}, {"approvals": 2, "second_above": "9.00"}),
@@ -107,9 +116,9 @@ def test_the_file_is_recorded_where_it_is_stricter_and_a_variable_never(desk: De
 @pytest.mark.parametrize("asked", [NONE, {"approvals": 0}, {"approve_above": "900.00"}, {"approvals": 2, "hold": []}])
 def test_a_lowering_waits_for_others(desk: Desk, on_both: None, asked: dict[str, Any]) -> None:
     """It is told meanwhile, can be refused, and takes effect when another person has approved it."""
-    set_policy(desk.settings, {"approvals": 1, "hold": ["row.duplicate"]}, None, "the board", ANN)
+    set_policy(desk.settings, {"approvals": 1, "hold": ["row.total"]}, None, "the board", ANN)
     found = set_policy(desk.settings, asked, None, "in a hurry", ANN)
-    assert found["in_force"] | {"approvals": 1} == NONE | {"approvals": 1, "hold": ["row.duplicate"]}
+    assert found["in_force"] | {"approvals": 1} == NONE | {"approvals": 1, "hold": ["row.total"]}
     assert found["in_force"]["approvals"] == max(1, asked.get("approvals", 1)), "what is stricter applies at once"
     assert waits(desk, 0)
     (note,) = told(desk)
@@ -125,5 +134,140 @@ def test_a_lowering_waits_for_others(desk: Desk, on_both: None, asked: dict[str,
     found = decide_lowering(desk.settings, BEN)
     if found["notes"]:  # two must agree by now
         found = decide_lowering(desk.settings, CLEO)
-    assert found["recorded"] == NONE | {"approvals": 1, "hold": ["row.duplicate"]} | asked
+    assert found["recorded"] == NONE | {"approvals": 1, "hold": ["row.total"]} | asked
     assert found["notes"] == []
+
+
+def alone(desk: Desk, row: int, **changes: str) -> Summary:
+    """Submit a file of 1,000.00 by whoever is at the desk."""
+    one = {"paymentId": f"P-{row}", "invoiceNumber": f"A-{row}", "amount": "1000.00"}
+    return desk.submit(desk.file(f"pay{row}.csv", one | changes))
+
+
+@pytest.fixture
+def above_3000(desk: Desk, on_both: None) -> Desk:
+    """A desk whose ledger asks for one other person from 3,000.00 on, and two from 5,000.00 on."""
+    set_policy(desk.settings, {"approvals": 1, "approve_above": "3000.00", "second_above": "5000.00"}, None, "x", ANN)
+    return desk
+
+
+def test_files_of_one_maker_count_together(above_3000: Desk) -> None:
+    """Six files of 500 went out where one of 3,000 waited."""
+    desk = above_3000
+    for row in (1, 2):
+        assert alone(desk, row).exit_code == 0
+    told = r"1,000\.00 in all, 3,000\.00 with the credits that ann@desk-3 registered without approval in the last 24 h"
+    with pytest.raises(
+        WaitingForPerson, match=told + r"ours \(policy\.approve_above is 3,000\.00\), needs approval by anoth"
+    ):
+        alone(desk, 3)
+    desk.actor = Actor.by_login("ann", "another machine", "payments")
+    with pytest.raises(WaitingForPerson, match=r"pay3\.csv"):
+        alone(desk, 3)
+    desk.actor = ANN
+    assert alone(desk, 4, transactionType="DEBIT", amount="2999.99").exit_code == 0, "debits count apart"
+    desk.actor = Actor("payments", "desk-3")
+    assert alone(desk, 5).exit_code == 0
+    desk.actor = Actor.by_login("ben", "desk-3", "payments")
+    assert alone(desk, 6).exit_code == 0
+    with pytest.raises(WaitingForPerson, match=r"3,000\.00 with the credits that ben@desk-3"):
+        alone(desk, 7)  # the account may be his
+
+
+def test_a_plan_that_was_approved_counts_for_nothing_later(above_3000: Desk) -> None:
+    """What another person has seen is not what one person did alone; the plan shows why it is asked."""
+    desk = above_3000
+    alone(desk, 1)
+    alone(desk, 2)
+    path = desk.file("pay3.csv", BILLS[8] | {"amount": "3000.00"})
+    preview = desk.dry_run(path, with_plan=True)
+    assert preview.approvals_missing == 2, "5,000.00 with the two before"
+    plan = preview.plan
+    assert plan is not None
+    with closing(open_ledger(desk.settings.ledger)) as ledger:
+        for who in (BEN, CLEO):
+            plan = plan.approved_by(who, ledger.now(), ledger)
+            view = view_plan(PlanText("plan", plan.text()), ledger, desk.settings)
+            assert view.page()[-1].startswith("5,000.00 with the credits that ann@desk-3 registered without approval")
+            if who == BEN:
+                with pytest.raises(WaitingForPerson, match="needs approval by another person"):
+                    desk.submit(path, plan=plan)
+    assert desk.submit(path, plan=plan).exit_code == 0
+    assert alone(desk, 5, amount="999.99").exit_code == 0
+    with pytest.raises(WaitingForPerson):
+        alone(desk, 6, amount="0.01")
+
+
+@pytest.mark.parametrize("way", ["again", "release"])
+def test_what_is_sent_again_or_released_counts_as_well(above_3000: Desk, way: str) -> None:
+    """--again under the limit, every hour, needed nobody."""
+    desk = above_3000
+    path = desk.file("pay.csv", BILLS[0] | {"amount": "999.00"}, BILLS[1] | {"amount": "1001.00"})
+    if way == "release":
+        desk.limit("1000.00")
+    desk.submit(path)
+    desk.limit("")
+    if way == "release":
+        alone(desk, 5)
+        with pytest.raises(WaitingForPerson, match=r"3,000\.00 with the credits"):
+            desk.submit(path, release="seen")
+        desk.actor = BEN
+        desk.submit(path, release="seen")
+        alone(desk, 6, amount="1998.99")
+        with pytest.raises(WaitingForPerson):
+            alone(desk, 7, amount="0.01")
+        return
+    with pytest.raises(WaitingForPerson, match=r"4,000\.00 with the credits"):
+        desk.submit(path, again="the bank lost it")
+    desk.actor = BEN
+    desk.submit(path, again="the bank lost it")
+    with closing(open_ledger(desk.settings.ledger)) as ledger:
+        assert ledger.check() == []
+
+
+def test_after_the_window_it_is_another_day(above_3000: Desk) -> None:
+    """For the policy's hours, by the ledger's clock."""
+    desk = above_3000
+    set_policy(desk.settings, {"approval_window": 48}, None, "weekends", ANN)
+    clock.exchange()
+    for row in (1, 2):
+        alone(desk, row)
+    clock.offset_s = 47.9 * 3600
+    with pytest.raises(WaitingForPerson, match="in the last 48 hours"):
+        alone(desk, 3)
+    clock.offset_s = 48.1 * 3600
+    assert alone(desk, 3).exit_code == 0
+
+
+def test_an_exempt_account_is_not_added_up(above_3000: Desk) -> None:
+    """A cron job submits what others put there all day; each of its files counts by itself, for nobody else."""
+    desk = above_3000
+    set_policy(desk.settings, {"makers_exempt": ["payments"]}, None, "nightly", ANN)
+    for who in (BEN, CLEO):
+        decide_lowering(desk.settings, who)
+    desk.actor = Actor("payments", "desk-3")
+    for row in (1, 2, 3, 4):
+        assert alone(desk, row).exit_code == 0
+    with pytest.raises(WaitingForPerson):
+        alone(desk, 5, amount="3000.00")
+    desk.actor = Actor.by_login("ben", "desk-3", "payments")
+    assert alone(desk, 6, amount="2999.00").exit_code == 0
+    with pytest.raises(WaitingForPerson):
+        alone(desk, 7)
+
+
+def test_two_files_at_once_do_not_both_fit(above_3000: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On two machines neither saw what the other was about to register; the transaction does."""
+    desk, alone_now = above_3000, []
+    look: Callable[..., Any] = approving.let_through
+
+    def after_another(*asked: Any) -> Any:
+        monkeypatch.setattr(submitting, "let_through", look)
+        found = look(*asked)
+        alone_now.append(alone(desk, 2, amount="1999.99").exit_code)
+        return found
+
+    monkeypatch.setattr(submitting, "let_through", after_another)
+    with pytest.raises(WaitingForPerson, match=r"3,000\.00 with the credits that ann@desk-3"):
+        alone(desk, 1, amount="1000.01")
+    assert (alone_now, sum(desk.arrived.values())) == ([0], 1)

@@ -14,7 +14,7 @@ import psycopg
 from batchpay.ledger import decisions
 from batchpay.ledger.columns import GatheredLines, PaymentColumns, RejectedColumns
 from batchpay.ledger.contract import RegisteredMeanwhile
-from batchpay.ledger.day_limits import known, require_within
+from batchpay.ledger.day_limits import known, require_alone, require_within
 from batchpay.ledger.days import DayCheck, Sums
 from batchpay.ledger.decisions import require_settled
 from batchpay.ledger.event_chain import DIRECTION_CODES
@@ -254,13 +254,8 @@ def release(
         if released:
             transaction.write_totals(changes, batch)
             allowed = {"allowed_duplicates": allowed_duplicates} if allowed_duplicates else {}
-            transaction.event(
-                "released",
-                batch,
-                who,
-                why,
-                {"pending": write_ranges(released), **allowed, **lift(store, transaction, batch, lifts)},
-            )
+            allowed |= lift(store, transaction, batch, lifts) | require_alone(transaction, day_check, changes)
+            transaction.event("released", batch, who, why, {"pending": write_ranges(released), **allowed})
         if sign_off is not None:
             decisions.use_plan(transaction, batch, who, sign_off, changes.of(PENDING))
     return len(released)

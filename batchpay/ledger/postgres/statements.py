@@ -119,6 +119,10 @@ PLANS_USED = (
     "SELECT b.name, e.detail FROM batchpay.event e JOIN batchpay.batch b ON b.id = e.batch"
     " WHERE e.kind = %s AND e.kind <> 'progress'"
 )
+ADDED_SINCE = (
+    "SELECT e.detail FROM batchpay.event e JOIN batchpay.batch b ON b.id = e.batch WHERE e.kind IN ('registered',"
+    " 'released') AND e.kind <> 'progress' AND e.at >= %(since)s AND b.environment = %(environment)s"
+)
 EVENTS_OF_KINDS = (
     "SELECT kind, detail FROM batchpay.event WHERE batch = %s AND kind IN (%s, %s, %s) AND kind <> 'progress'"
     " ORDER BY seq"

@@ -20,7 +20,7 @@ from batchpay.ledger.columns import (
     record_values,
 )
 from batchpay.ledger.contract import RegisteredMeanwhile
-from batchpay.ledger.day_limits import known, require_within
+from batchpay.ledger.day_limits import known, require_alone, require_within
 from batchpay.ledger.days import DayCheck, Sums
 from batchpay.ledger.decisions import require_settled
 from batchpay.ledger.event_chain import DIRECTION_CODES, row_id
@@ -215,13 +215,8 @@ def release(
             allowed = {"allowed_duplicates": allowed_duplicates} if allowed_duplicates else {}
             # A row that the gateway's accounts kept back once it was pending has its bill already.
             noted = registrations_noted(transaction, transaction.execute(sql.COUNT_BILLS).fetchone()[0])
-            transaction.event(
-                "released",
-                batch,
-                who,
-                why,
-                {"pending": write_ranges(released), **allowed, **lift(store, transaction, batch, lifts), **noted},
-            )
+            noted |= lift(store, transaction, batch, lifts) | require_alone(transaction, day_check, changes)
+            transaction.event("released", batch, who, why, {"pending": write_ranges(released), **allowed, **noted})
         if sign_off is not None:
             decisions.use_plan(transaction, batch, who, sign_off, changes.of(PENDING))
     return len(released)

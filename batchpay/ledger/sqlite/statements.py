@@ -105,6 +105,10 @@ BILLS_SHARED_WITH, PAYMENT_IDS_SHARED_WITH = map(_SHARED_WITH.format, ("fingerpr
 PLANS_USED = (
     "SELECT batch.name, detail FROM event JOIN batch ON batch.id = event.batch WHERE kind = ? AND kind <> 'progress'"
 )
+ADDED_SINCE = (
+    "SELECT detail FROM event JOIN batch ON batch.id = event.batch WHERE kind IN ('registered', 'released')"
+    " AND kind <> 'progress' AND event.at >= :since AND environment = :environment"
+)
 EVENTS_OF_KINDS = (
     "SELECT kind, detail FROM event WHERE batch = ? AND kind IN (?, ?, ?) AND kind <> 'progress' ORDER BY number"
 )
