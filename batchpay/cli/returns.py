@@ -14,7 +14,7 @@ from batchpay.cli.operations import CallLog, files_of_returns, log_event
 from batchpay.cli.options import row_numbers
 from batchpay.cli.paths import expand, outputs_of
 from batchpay.cli.process import actor
-from batchpay.errors import BatchpayError, CheckFailed, LedgerMissing
+from batchpay.errors import BatchpayError, CheckFailed, LedgerMissing, NotUsable
 from batchpay.text import amount, amounts_apart, counted, money, printable, row_count
 from batchpay.workflows.marks import RECALL
 
@@ -202,7 +202,11 @@ def take_returns_first(
     """Take in the files of returns of a night before its payments, which none of them delays, whatever is in it."""
     from batchpay.workflows.returns import take_and_archive, take_returns
 
-    for path in files_of_returns(options["returns"]):
+    try:
+        paths = files_of_returns(options["returns"])
+    except NotUsable:  # the folder: said below, as of a file
+        paths = [options["returns"]]
+    for path in paths:
         try:
             if options["dry_run"]:
                 taken = take_returns(path, settings, actor(), dry_run=True)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import date, timedelta
 
 from batchpay.intake.ach_records import AchBatch, check_digit, read_ach
+from batchpay.returns.codes import code_in
 from batchpay.returns.lines import ReturnLine
 
 _RETURNED, _CHANGED = "799", "798"
@@ -19,8 +20,8 @@ def _day(batch: AchBatch) -> date:
     number = batch.header[75:78]
     for year in (batch.created.year, batch.created.year - 1) if number.isdecimal() else ():
         day = date(year, 1, 1) + timedelta(days=int(number) - 1)
-        if day <= batch.created and day.year == year:
-            return day
+        if day.year == year and day <= batch.created + timedelta(days=30):
+            return min(day, batch.created)
     return batch.created
 
 
@@ -36,7 +37,7 @@ def ach_lines(content: bytes, name: str) -> Iterator[ReturnLine]:
                 bank = text[27:35]
                 yield ReturnLine(
                     line=entry.record,
-                    code=text[3:6],
+                    code=code_in(text[3:6]),
                     day=day,
                     cents=entry.cents or None,
                     direction=entry.direction,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import cache
+from functools import cache, lru_cache
 
 from batchpay.payment import Direction
 from batchpay.schemas.calendar import is_banking_day
@@ -75,6 +75,7 @@ def banking_days_after(day: date, count: int) -> date:
     return day
 
 
+@lru_cache(4096)
 def _after(day: date, span: str) -> date:
     count, _, unit = span.partition(" ")
     return banking_days_after(day, int(count)) if unit == "banking days" else day + timedelta(days=int(count))

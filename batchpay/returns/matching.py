@@ -82,8 +82,9 @@ _Place = tuple[str, int]
 class Matcher:
     """Matches the lines of one file with the payments of an environment."""
 
-    def __init__(self, ledger: Ledger, environment: Environment) -> None:
+    def __init__(self, ledger: Ledger, environment: Environment, *, reference_is_unique: bool) -> None:
         self._ledger, self._environment, self._zone = ledger, environment, ledger.zone()
+        self._keys = _KEYS if reference_is_unique else tuple(by for by in _KEYS if by != "reference")
         self._taken = set[_Place]()
         """Payments that another line of the file is about."""
 
@@ -94,7 +95,7 @@ class Matcher:
         left = [one for one in matches if not _is_set_aside(one, tomorrow)]
         since = min((one.day for one in left), default=date.max) - _LOOKED_BACK
         groups: defaultdict[tuple[bool, bool, date | None, frozenset[_Place]], list[Match]] = defaultdict(list)
-        for by in _KEYS:
+        for by in self._keys:
             named = self._found(by, left, self._environment, since)
             left = [one for one in left if id(one) not in named]
             for one, found in named.values():
@@ -117,7 +118,7 @@ class Matcher:
         (other,) = set(Environment) - {self._environment}
         left = [one for one in matches if one.why == NOBODY]
         since = min((one.day for one in left), default=date.max) - _LOOKED_BACK
-        return len({found for by in _KEYS if by != "invoice" for found in self._found(by, left, other, since)})
+        return len({found for by in self._keys if by != "invoice" for found in self._found(by, left, other, since)})
 
     def _found(
         self, by: Key, matches: Sequence[Match], environment: Environment, since: date

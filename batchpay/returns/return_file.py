@@ -25,7 +25,14 @@ from batchpay.reconciliation.sheet_reader import (
     read_sheet,
     side_cents,
 )
-from batchpay.reconciliation.statement import ExportMap, direction_in, find_header, headers_seen, only_sheet
+from batchpay.reconciliation.statement import (
+    ExportMap,
+    direction_in,
+    find_header,
+    headers_seen,
+    only_number_lines,
+    only_sheet,
+)
 from batchpay.returns.ach_file import ach_lines
 from batchpay.returns.codes import code_in
 from batchpay.returns.lines import ReturnFile, ReturnLine
@@ -75,6 +82,9 @@ def _table(path: Stream, digest: str, mapping: ReturnsMap) -> ReturnFile:
             for line, row in rest
         ]
     day_first = bool(day_comes_first({row.get("date", "") for _, row in cells}))
+    if only_number_lines([row.get("reference", "") for _, row in cells]):
+        for _, row in cells:
+            row.pop("reference", None)
     found = list(_lines(cells, mapping, day_first=day_first))
     return ReturnFile(str(path), digest, found, len(cells) - len(found))
 

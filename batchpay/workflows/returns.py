@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from batchpay.errors import WrongUse
+from batchpay.errors import FileRefused, NotUsable, WrongUse
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.facts import Fact, FactKind
@@ -43,6 +42,8 @@ class TakenReturns:
     """Whether a night took in the same file before, and so did not look at it again."""
     elsewhere: int = 0
     """Lines without a payment here that name one of the other environment."""
+    not_archived: str | None = None
+    """Why the file could not be moved; the next night knows it."""
 
     @property
     def by_verdict(self) -> dict[Verdict, list[Match]]:
@@ -52,14 +53,14 @@ class TakenReturns:
 
     @property
     def exit_code(self) -> int:
-        """7 where a payment in doubt came back, 3 where a person must look."""
-        return max((_EXIT_CODES.get(one.verdict, 0) for one in self.matches), default=0)
+        """7 where a payment in doubt came back, 6 where the file could not be moved, 3 where a person must look."""
+        return max(6 if self.not_archived else 0, *(_EXIT_CODES.get(one.verdict, 0) for one in self.matches), 0)
 
     @property
     def note(self) -> str | None:
         """What a person should know of the whole file."""
-        if self.is_known:
-            return "was taken in before, with the same content"
+        if self.not_archived or self.is_known:
+            return self.not_archived or "was taken in before, with the same content"
         if not self.elsewhere:
             return None
         (other,) = set(Environment) - {self.environment}
@@ -122,7 +123,7 @@ def take_returns(
     with closing(open_ledger(settings.ledger, read_only=dry_run)) as ledger:
         if unattended and file.digest in ledger.returned_files(environment):
             return TakenReturns(file, environment, (), dry_run, is_known=True)
-        matcher = Matcher(ledger, environment)
+        matcher = _matcher(ledger, settings)
         matches = matcher.match(file.lines)
         if not dry_run:
             facts = [one.fact(one.payment) for one in matches if one.verdict is Verdict.RECORDED and one.payment]
@@ -131,16 +132,27 @@ def take_returns(
         return TakenReturns(file, environment, matches, dry_run, elsewhere=matcher.elsewhere(matches))
 
 
+def _matcher(ledger: Ledger, settings: Settings) -> Matcher:
+    is_unique = settings.gateway.reference_is_unique
+    return Matcher(ledger, environment_of(settings.gateway), reference_is_unique=is_unique)
+
+
 def _read(path: str | Path | Stream, map_file: str | None) -> ReturnFile:
     return read_returns(path, load_export_map(map_file, ReturnsMap) if map_file else None)
 
 
 def take_and_archive(path: str, settings: Settings, actor: Actor, archived_in: str | None) -> TakenReturns:
     """Take a file in where nobody is asked, and move it to an archive, if there is one."""
-    read = FileIdentity.of(os.stat(path))  # noqa: PTH116
+    try:
+        read = FileIdentity.of(Path(path).stat())
+    except OSError as error:
+        raise FileRefused(f"{path} can't be read: {error.strerror}") from None
     taken = take_returns(path, settings, actor, unattended=True)
-    if archived_in:
-        archive(path, archived_in, ReadFiles(read))
+    try:
+        if archived_in:
+            archive(path, archived_in, ReadFiles(read))
+    except NotUsable as error:
+        return replace(taken, not_archived=str(error))
     return taken
 
 
@@ -160,11 +172,12 @@ def confirm_match(
     file, environment = _read(path, map_file), environment_of(settings.gateway)
     with closing(open_ledger(settings.ledger)) as ledger:
         place = _place(ledger, payment, environment, reason)
-        for one in Matcher(ledger, environment).match(file.lines):
+        for one in _matcher(ledger, settings).match(file.lines):
             chosen = next((each for each in one.perhaps if (each.batch, each.row) == place), None)
             if chosen is not None and one.verdict in (Verdict.PROPOSED, Verdict.LISTED):
-                who = f"{actor}: {reason.strip()}"
-                ledger.record_facts([one.fact(chosen)], environment, file.name, file.digest, who, unattended=False)
+                fact, name = one.fact(chosen), Path(file.name).name
+                ledger.record_facts([fact], environment, name, file.digest, str(actor), unattended=False)
+                ledger.confirm_fact(*place, str(actor), reason.strip(), fact.code)
                 one.set(Verdict.RECORDED, payment=chosen)
                 return one
     raise WrongUse(f"no line of {file.name} that waits for a person fits row {place[1]} of batch {place[0]}")

@@ -91,6 +91,18 @@ def test_an_ach_file_of_returns_and_changes(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("settled", "day"), [
+    ("328", date(2026, 11, 24)), ("327", date(2026, 11, 23)), ("330", date(2026, 11, 24)), ("   ", date(2026, 11, 24)),
+    ("366", date(2026, 11, 24)), ("000", date(2026, 11, 24)),
+])  # fmt: skip
+def test_a_batch_of_an_ach_file_has_its_own_day(tmp_path: Path, settled: str, day: date) -> None:
+    """The day of its settlement, without a year; that of the file where there is none, or it is later."""
+    content = ach_file([entry("26", 1250, NUMBER, returned("R01", "12100033"))])
+    header = content.splitlines()[1]
+    (tmp_path / "r.ach").write_bytes(content.replace(header, header[:75] + settled.encode() + header[78:]))
+    assert [line.day for line in read_returns(tmp_path / "r.ach").lines] == [day]
+
+
 @pytest.mark.parametrize(("code", "text", "found"), [
     ("C01", "0077001", {"achAccountNumber": "0077001"}),
     ("C01", "0077001 27", {}),

@@ -12,6 +12,7 @@ import pytest
 
 from batchpay.errors import FileRefused, WrongUse
 from batchpay.ledger.open import open_ledger
+from batchpay.outcome import Answer
 from batchpay.payment import Environment, State
 from batchpay.returns.matching import Verdict
 from batchpay.workflows.resolve import RowDecision, Signature, settle
@@ -138,6 +139,18 @@ def test_what_is_not_certain_is_listed(desk: Desk, today: date) -> None:
     assert [one.why for one in taken.matches] == list(NOT_CERTAIN.values())
     assert {one.verdict for one in taken.matches} == {Verdict.LISTED}
     assert (taken.exit_code, facts(desk), "99999" in str(taken.as_json())) == (3, [], False)
+
+
+def test_a_reference_that_is_not_unique_names_no_payment(desk: Desk, today: date) -> None:
+    """Where the gateway answers a constant, every line would be about the first payment of its amount."""
+    desk.answer = lambda _: ACCEPTED._replace(answer=Answer(200, "1", "Approved", "TX-1"))
+    gateway = replace(desk.settings.gateway, reference_is_unique=False)
+    desk.settings = replace(desk.settings, gateway=gateway)
+    desk.submit(desk.file("pay.csv", row(1), row(2)))
+    path = file(desk, f"{today},R02,TX-1,1.25", header="Date,Return Code,Transaction ID,Amount")
+    assert verdicts(take(desk, path)) == [("listed", None)]
+    desk.settings = replace(desk.settings, gateway=replace(gateway, reference_is_unique=True))
+    assert verdicts(take(desk, path)) == [("recorded", 1)]
 
 
 def test_as_many_lines_as_payments_are_paired(desk: Desk, today: date) -> None:
