@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -15,7 +14,6 @@ import pytest
 from batchpay.cli.commands import COMMANDS
 from batchpay.payment import State
 from tests.support.command import Home
-from tests.support.output_schemas import require_schema
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -43,14 +41,6 @@ def test_the_five_minute_tour_works_as_written(sandbox_home: Home) -> None:
     assert (sandbox_home.path / "wrong.csv").is_file()
     assert (sandbox_home.path / "out" / "small.results.csv").is_file()
     assert "nothing is left to send" in done.stderr
-
-
-def test_the_demo_prints_one_object(home: Home) -> None:
-    """With --json it printed what its commands print for a person, and no object at all."""
-    done = home.run("demo", "--json")
-    told = json.loads(done.stdout)
-    require_schema(["demo"], told)
-    assert (done.returncode, told["in_doubt"], Path(told["report"]).name) == (0, 2, "payments.report.html")
 
 
 @pytest.mark.parametrize("state", list(State))

@@ -106,7 +106,7 @@ def test_every_command_has_a_schema_and_keeps_to_it(
     assert call("ledger", "accept", "--rows-in-doubt", "--reason", "a whole machine was brought back")["lost"]
     assert call("ledger", "check")["exit_code"] == 8
     call("ledger", "accept", "--confirm")
-    elsewhere = {"ledger-join", "ledger-move", "demo"}  # tests/cli/test_postgres.py, acceptance/test_readme.py
+    elsewhere = {"ledger-join", "ledger-move", "demo"}  # tests/cli/test_postgres.py, test_unattended.py
     assert call.seen == commands_with_object() - elsewhere
     lines = (tmp_path / "run.log").read_text().splitlines()
     assert {"row in doubt", "refused", "registered"} <= {json.loads(line)["event"] for line in lines}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -236,6 +237,15 @@ def test_a_demo_without_its_add_on_leaves_no_folder(
     monkeypatch.setattr(demo, "running_sandbox", missing)
     assert call.fails("demo", "--out", str(tmp_path / "shown")) == 5
     assert not (tmp_path / "shown").exists()
+
+
+def test_the_demo_prints_one_object(call: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --json it printed what its commands print for a person, and no object at all."""
+    told = call("submit", str(small_file(tmp_path / "a.csv", 1)))
+    monkeypatch.setattr(demo, "running_sandbox", lambda **_: nullcontext("http://127.0.0.1:9"))
+    monkeypatch.setattr(demo, "_show", lambda *_, **__: told)
+    done = call("demo", "--out", str(tmp_path / "shown"))
+    assert (done["accepted"], Path(done["report"]).name) == (1, "payments.report.html")
 
 
 def test_a_doubt_does_not_make_a_failed_call_a_completed_one(call: Caller, url: str, tmp_path: Path) -> None:

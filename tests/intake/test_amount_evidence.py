@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from batchpay.errors import FileRefused
+from batchpay.intake.csv import reader as csv_reader
 from batchpay.payment import Totals
 from batchpay.schemas.catalogue import suggesting_rules
 from batchpay.schemas.rule import RuleOptions
@@ -46,6 +47,13 @@ achAccountType = "BUSINESS"
 achAgreementFlag = "1"
 """
 NAMES = {"vendor": "Vendor", "routing": "Routing No", "account": "Account No", "invoice": "Invoice", "amount": "Amount"}
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read in blocks of a few rows, so that small files have several chunks."""
+    monkeypatch.setattr(csv_reader, "BLOCK_BYTES", (2_000, 4_000))
+    monkeypatch.setattr(csv_reader, "CHUNK_ROWS", 10)
 
 
 def table(amounts: list[str], extra: dict[str, str] | None = None) -> str:
@@ -129,7 +137,8 @@ def test_amounts_with_a_reason(tmp_path: Path) -> None:
     assert apostrophes.counts == {"amount.format": 2} and "apostrophe" in apostrophes.failures[0].message
 
 
-@pytest.mark.parametrize("amounts", [["12500", "20001", "99999"], ["7"], ["100", "200"] * 8_000])
+@pytest.mark.parametrize("amounts", [["12500", "20001", "99999"], ["7"], ["100", "200"] * 40])
+@pytest.mark.usefixtures("small_blocks")
 def test_no_repair_without_a_unit(tmp_path: Path, amounts: list[str]) -> None:
     """Of a file of our own columns, too: neither a repair nor a suggestion makes dollars of whole numbers."""
     path = write(tmp_path, table(amounts))
@@ -141,12 +150,13 @@ def test_no_repair_without_a_unit(tmp_path: Path, amounts: list[str]) -> None:
     assert checked(path, amounts_in="cents").valid.cents == sum(map(int, amounts))
 
 
+@pytest.mark.usefixtures("small_blocks")
 def test_one_amount_with_decimals_is_enough(tmp_path: Path) -> None:
     """Anywhere in the file: then 12 is twelve dollars, as a suggestion and a repair."""
-    path = write(tmp_path, table(["12"] * 16_000 + ["7.50"]))
+    path = write(tmp_path, table(["12"] * 80 + ["7.50"]))
     verdict = checked(path)
     assert verdict.failures[0].suggestion == "12.00"
-    assert checked(path, REPAIRING).valid == Totals(16_001, 19_200_750)
+    assert checked(path, REPAIRING).valid == Totals(81, 96_750)
 
 
 def test_cents_have_no_decimals(tmp_path: Path) -> None:

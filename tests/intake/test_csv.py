@@ -203,11 +203,17 @@ def test_read_again(tmp_path: Path) -> None:
         assert source.kind is FileKind.CSV
 
 
+def cuts(whole: bytes) -> list[int]:
+    """Every size in the last row, and some before it: at a cut in another row the same is looked at."""
+    last = whole.rindex(b"\n", 0, -1)
+    return [*range(0, last, 13), *range(last, len(whole))]
+
+
 def test_cut_at_every_byte(tmp_path: Path) -> None:
     """A file cut at any byte is refused, or ends after a whole row, or is missing nothing but its last line break."""
     whole = (csv_text(1) + line(amount="1234.50") + line(achNameOnCheck='"Byron, ""A""\nda"')).encode()
     every = cells(write(tmp_path, whole))
-    for size in range(len(whole)):
+    for size in cuts(whole):
         path = write(tmp_path, whole[:size])
         try:
             with open_source(path) as source:
@@ -226,7 +232,7 @@ def test_cut_at_every_byte(tmp_path: Path) -> None:
 def test_cut_at_every_byte_never_meets_totals(tmp_path: Path) -> None:
     """Under stated totals no cut file has as many rows and as many cents as the whole."""
     whole = (csv_text(1) + line(amount="1234.50") + line(amount="7.25")).encode()
-    for size in range(len(whole) - 1):
+    for size in cuts(whole[:-1]):
         try:
             found = read(write(tmp_path, whole[:size]), REQUIRED)
         except FileRefused:
@@ -240,7 +246,7 @@ def test_cut_at_every_byte_never_meets_totals(tmp_path: Path) -> None:
 _TEXT = st.text(st.characters(exclude_characters="\0\r", exclude_categories=["Cs"]), max_size=12)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.lists(_TEXT, min_size=len(COLUMNS), max_size=len(COLUMNS)), max_size=6))
 def test_text_in_is_text_out(tmp_path: Path, rows: list[list[str]]) -> None:
     """Whatever stands in a cell of any column stands in the chunk, character by character."""
@@ -251,7 +257,7 @@ def test_text_in_is_text_out(tmp_path: Path, rows: list[list[str]]) -> None:
     assert cells(write(tmp_path, out.getvalue())) == expected
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.usefixtures("small_blocks")
 def test_blocks_agree_with_what_was_written(tmp_path: Path, seed: int) -> None:
     """Small files of odd cells, ragged rows and blank lines come back exactly, with their lines, across blocks."""
@@ -295,7 +301,7 @@ def _as_written(row: dict[str, object], header: list[str]) -> list[object]:
 _SCRAPS = ("a", "b", "é", "", "", ",", ",", '"', '""', '"x,y"', '"p""q"', '"s "", t"', "\r", '"\n"', "\ufeff", " ")
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_scraps_are_split_as_the_grammar_says(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Odd lines among plain ones: the fast ways give what the slow one gives, or refuse as it does."""
     random = Random(seed)

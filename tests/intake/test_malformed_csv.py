@@ -61,9 +61,9 @@ def outcome(path: str) -> dict[int, tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("always", [False, True], ids=["as needed", "all quoted"])
-@pytest.mark.parametrize("bad", [1, 6, 12], ids=["first", "middle", "last"])
+@pytest.mark.parametrize("bad", [1, 12], ids=["first", "last"])
 def test_one_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, always: bool, bad: int) -> None:
-    """Some 400 files of one defect each: every other row is as it was, or the file is refused with a line."""
+    """Some 300 files of one defect each: every other row is as it was, or the file is refused with a line."""
     monkeypatch.setattr(csv_reader, "PIECE_BYTES", 90)
     refused = rejected = 0
     whole = lines(always=always)
@@ -131,7 +131,7 @@ def _rows(path: str) -> list[dict[str, object]]:
         return [row for chunk in source.chunks() for row in chunk.iter_rows(named=True)]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_bad_records_across_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Wherever blocks and pieces end, the same records are rejected, and an open cell is given up after a while."""
     random = Random(seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -52,6 +53,13 @@ def send(ledger: Ledger, _: str) -> None:
         say("held by another")
 
 
+def send_with_little_room(ledger: Ledger, limit: str) -> None:
+    """Send where no file may grow beyond a size."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
+    send(ledger, "")
+
+
 def register_many(ledger: Ledger, name: str) -> None:
     """Register twenty small batches one after another, each with a run."""
     for number in range(20):
@@ -94,6 +102,7 @@ def purge(ledger: Ledger, _: str) -> None:
 DEEDS: dict[str, Callable[[Ledger, str], None]] = {
     "hold": hold_and_wait,
     "send": send,
+    "send with little room": send_with_little_room,
     "send within": send_within,
     "register": register_many,
     "purge": purge,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,13 @@ from batchpay.payment import Environment, State
 from batchpay.text import read_ranges
 from tests.ledger.batches import ACCEPTED, CANARY, columns, register, rejected, states
 from tests.ledger.factories import LedgerFactory
-from tests.support.strace import STRACE, strace
+from tests.support.strace import STRACE, strace, traced
+from tests.support.warm import WARM, Order, Process
 
 FILE = pytest.mark.ledgers("sqlite", why="a server writes by itself, whatever becomes of a program of ours")
 
 ROOT = Path(__file__).resolve().parents[2]
-ACTOR = [sys.executable, "-m", "tests.ledger.actor"]
+ACTOR = "tests.ledger.actor"
 
 
 def can_trace() -> bool:
@@ -39,7 +39,7 @@ def can_trace() -> bool:
     return subprocess.run(strace("-o", "/dev/null", "true"), check=False, capture_output=True).returncode == 0
 
 
-traced = pytest.mark.skipif(not can_trace(), reason="strace may not trace here")
+needs_strace = pytest.mark.skipif(not can_trace(), reason="strace may not trace here")
 
 
 @contextmanager
@@ -48,28 +48,27 @@ def acting(
     deed: str,
     argument: str = "",
     *,
-    before: list[str] | None = None,
-    preexec: Callable[[], None] | None = None,
-) -> Iterator[subprocess.Popen[str]]:
-    """Run an actor; it is killed at the end of the block."""
-    with subprocess.Popen(
-        [*(before or []), *ACTOR, str(factory.folder), deed, argument],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, preexec_fn=preexec,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "LEDGER": factory.settings.url},
-    ) as process:  # fmt: skip
+    fault: Sequence[str] = (),
+) -> Iterator[Process]:
+    """Run an actor, to its end where strace is to inject a fault; it is killed at the end of the block."""
+    environment = {**os.environ, "LEDGER": factory.settings.url}
+    order = Order(ACTOR, (str(factory.folder), deed, argument), environment, str(ROOT), waits=bool(fault))
+    with WARM.start(order, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
+            if fault:
+                traced(process, *fault)
             yield process
         finally:
             process.kill()
 
 
-def words(process: subprocess.Popen[str]) -> list[list[Any]]:
+def words(process: Process) -> list[list[Any]]:
     """All that an actor said until its end."""
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate()
     return [json.loads(line) for line in out.splitlines()]
 
 
-def wait_for(process: subprocess.Popen[str], word: str) -> None:
+def wait_for(process: Process, word: str) -> None:
     """Read until the actor says a word."""
     assert process.stdout is not None
     for line in process.stdout:
@@ -200,21 +199,22 @@ def test_writers_of_several_processes_take_turns(ledger_factory: LedgerFactory) 
 
 
 @FILE
-@traced
+@needs_strace
 @pytest.mark.parametrize("call", [3, 9, 14, 20, 33])
 def test_killed_before_any_write_nothing_sent_is_pending(registered: LedgerFactory, call: int) -> None:
     """Killed before the n-th write to disk: what was sent is accepted or in doubt, never pending again."""
-    fault = strace("-o", "/dev/null", "-e", "trace=pwrite64,fdatasync,fsync")
+    fault = ["-o", "/dev/null", "-e", "trace=pwrite64,fdatasync,fsync"]
     fault += ["-e", f"inject=pwrite64,fdatasync,fsync:signal=SIGKILL:when={call}"]
-    with acting(registered, "send", before=fault) as process:
+    with acting(registered, "send", fault=fault) as process:
         sent = {value for word, value in words(process) if word == "sent"}
+    assert process.returncode == -signal.SIGKILL
     after = recover(registered)
     assert all(after[row] in (State.ACCEPTED, State.IN_DOUBT) for row in sent)
     assert all(after[row] is not State.ACCEPTED for row in set(after) - sent)
 
 
 @FILE
-@traced
+@needs_strace
 @pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
 @pytest.mark.parametrize("calls", ["fdatasync", "pwrite64"])
 @pytest.mark.parametrize("first", [2, 5, 8])
@@ -223,9 +223,9 @@ def test_after_a_failed_write_or_sync_nothing_more_is_sent(
 ) -> None:
     """The ledger's disk fails for good: the run ends, and an answer already known is not lost."""
     paths = [f"{registered.path}{ending}" for ending in ("", "-wal")]
-    fault = strace("-o", "/dev/null", *(word for path in paths for word in ("-P", path)))
+    fault = ["-o", "/dev/null", *(word for path in paths for word in ("-P", path))]
     fault += ["-e", f"trace={calls}", "-e", f"inject={calls}:error={error}:when={first}+"]
-    with acting(registered, "send", before=fault) as process:
+    with acting(registered, "send", fault=fault) as process:
         said = words(process)
     sent = {value for word, value in said if word == "sent"}
     assert [word for word, _ in said][-1] == "refused" or sent == set(range(1, 13))
@@ -238,12 +238,7 @@ def test_after_a_failed_write_or_sync_nothing_more_is_sent(
 def test_a_full_disk_stops_the_run_and_keeps_known_answers(registered: LedgerFactory) -> None:
     """The ledger can't grow (a limit on file sizes): known answers are spilled and merged, the rest is pending."""
     limit = registered.path.stat().st_size + 20_000
-
-    def limited() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-    with acting(registered, "send", preexec=limited) as process:
+    with acting(registered, "send with little room", str(limit)) as process:
         said = words(process)
     sent = {value for word, value in said if word == "sent"}
     assert said[-1][0] == "refused"
@@ -253,12 +248,12 @@ def test_a_full_disk_stops_the_run_and_keeps_known_answers(registered: LedgerFac
 
 
 @FILE
-@traced
+@needs_strace
 def test_the_ledger_is_opened_by_sqlite_alone_and_checkpointed_under_the_lock(registered: LedgerFactory) -> None:
     """Every write to the ledger or its log lies between taking and giving back the lock file's lock."""
     log = registered.folder / "trace"
-    trace = strace("-yy", "-o", str(log), "-e", "trace=pwrite64,flock,openat,ftruncate,unlink")
-    with acting(registered, "send", before=trace) as process:
+    trace = ["-yy", "-o", str(log), "-e", "trace=pwrite64,flock,openat,ftruncate,unlink"]
+    with acting(registered, "send", fault=trace) as process:
         assert words(process)[-1][0] == "sent"
     depth, writes = 0, 0
     for line in log.read_text().splitlines():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sqlite3
-import subprocess
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -30,8 +29,7 @@ from batchpay.outcome import Answer, Outcome
 from batchpay.payment import Environment, State
 from tests.ledger.batches import IN_DOUBT, columns, held_run, register, rejected, release, send
 from tests.ledger.factories import LedgerFactory, PostgresFactory
-from tests.ledger.test_processes import ACTOR, ROOT, traced
-from tests.support.strace import strace
+from tests.ledger.test_processes import acting, needs_strace, words
 
 FILES = pytest.mark.ledgers("sqlite", why="a server's files, log and backups can't be searched from a client")
 
@@ -317,13 +315,11 @@ def killed_purges(old: LedgerFactory) -> Iterator[str]:
     whole = {path: path.read_bytes() for path in (old.path, old.witness)}
     calls = ("pwrite64", "fdatasync")
 
-    def purging(*options: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*strace(*options), *ACTOR, str(old.folder), "purge"],
-            cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+    def purging(*options: str) -> bool:
+        with acting(old, "purge", fault=options) as process:
+            return ["purged", None] in words(process)
 
-    assert "purged" in purging("-o", str(trace), "-e", f"trace={','.join(calls)}").stdout
+    assert purging("-o", str(trace), "-e", f"trace={','.join(calls)}")
     counts = Counter(re.findall(r"^\d+ +(\w+)\(", trace.read_text("utf-8", "replace"), re.MULTILINE))
     for call, part in (("pwrite64", 1 / 6), ("fdatasync", 1 / 2)):
         for path in old.path.parent.glob("ledger.db-*"):
@@ -331,12 +327,12 @@ def killed_purges(old: LedgerFactory) -> Iterator[str]:
         for path, content in whole.items():
             path.write_bytes(content)
         fault = f"inject={call}:signal=SIGKILL:when={int(counts[call] * part)}"
-        assert "purged" not in purging("-o", "/dev/null", "-e", f"trace={call}", "-e", fault).stdout
+        assert not purging("-o", "/dev/null", "-e", f"trace={call}", "-e", fault)
         yield fault
 
 
 @pytest.mark.ledgers("sqlite", why="in a database a purge is one transaction of the server for each batch")
-@traced
+@needs_strace
 def test_a_kill_in_the_middle_leaves_a_ledger_that_holds_together(old: LedgerFactory) -> None:
     """Killed at a write or sync: a batch has all its texts or none, the check is clean, the next purge completes it."""
     texts, was_purged = texts_of(old), set()

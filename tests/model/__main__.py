@@ -10,11 +10,13 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from tests.model.walk import STEPS_MAX, Runner, Step, steps_of
+from tests.model.sabotages import DEFECTS
+from tests.model.stories import one_of_each
+from tests.model.walk import STEPS_MAX, Runner, Step, steps_from, steps_of
 from tests.support.postgres import running_server
 
 
@@ -27,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--most", type=int, default=5, help="end after so many failures")
     parser.add_argument("--length", type=int, default=STEPS_MAX, help="longer walks meet more, and take longer")
     parser.add_argument("--no-shrink", action="store_true")
+    parser.add_argument("--chosen", metavar="PART/PARTS", help="take a part of the chosen walks instead")
     parser.add_argument("--postgres", action="store_true", help="with ledgers in a PostgreSQL server of our own")
     options = parser.parse_args(arguments)
     with running_server() if options.postgres else nullcontext() as server:
@@ -44,22 +47,35 @@ def walk_aside(arguments: Sequence[str], told: Path) -> None:
 def _found(runner: Runner, options: argparse.Namespace) -> int:
     try:
         if options.steps:
-            found = runner.failure([Step.parse(one) for one in options.steps.split()])
+            found = runner.failure(steps_from(options.steps))
             print("\n".join([found[0], *found[1]] if found else ["nothing was found"]))
             return int(found is not None)
-        return _walks(runner, options)
+        if options.chosen:
+            part, parts = map(int, options.chosen.split("/"))
+            return _walks(runner, options, chosen()[part - 1 :: parts])
+        seeds = range(options.seed, options.seed + options.walks)
+        return _walks(runner, options, ((seed, steps_of(seed, options.length)) for seed in seeds))
     finally:
         runner.close()
 
 
-def _walks(runner: Runner, options: argparse.Namespace) -> int:
+def chosen() -> list[tuple[int, list[Step]]]:
+    """Return the walks of `make test`: one of each story, and the fewest steps that show each defect once found.
+
+    They come with their seeds; those of defects have none, and so 0.
+    """
+    of_defects = dict.fromkeys(one.steps for one in DEFECTS if not one.on_postgres)
+    return [(seed, steps_of(seed)) for seed in one_of_each()] + [(0, steps_from(steps)) for steps in of_defects]
+
+
+def _walks(runner: Runner, options: argparse.Namespace, walks: Iterable[tuple[int, list[Step]]]) -> int:
     began, cpu, failures = time.monotonic(), time.process_time(), 0
     done = Counter[str]()
     walked = 0
-    for seed in range(options.seed, options.seed + options.walks):
-        failure = runner.walk(seed, most=options.length, shrink=not options.no_shrink)
+    for seed, steps in walks:
+        failure = runner.walk(seed, steps, shrink=not options.no_shrink)
         walked += 1
-        done.update(step.action for step in steps_of(seed, options.length))
+        done.update(step.action for step in steps)
         if failure is not None:
             failures += 1
             print("\n".join(failure.lines()), flush=True)

@@ -1,8 +1,9 @@
 """Proof that the walk notices: each defect that was once found is put back, one at a time, and a walk must find it.
 
 `python -m tests.model.sabotages [NAME...] [--walks 200]` makes each change in a copy of the package, walks at random
-(the walks of `make test`) until something is found, and reports after how many walks. A text that is no longer there is
-an error: then the sabotage must be rewritten for the present code.
+until something is found, and reports after how many walks. `make test` takes the shortest walk that shows each, with
+the program as it is. A text that is no longer there is an error: then the sabotage must be rewritten for the present
+code.
 """
 
 # ruff: noqa: E501 (texts of the program as they stand)

@@ -112,3 +112,8 @@ def told(seed: int, dice: random.Random) -> list[Numbered]:
         a, b, c = (dice.randrange(NUMBERS) if one == "*" else int(dice.choice(one.split("|"))) for one in held)
         steps.append((dice.choice(name.split("|")), a, b, c))
     return steps
+
+
+def one_of_each() -> list[int]:
+    """Return a seed of each story: the first."""
+    return sorted(map(_IN_TURN.index, set(_IN_TURN)))

@@ -72,6 +72,11 @@ def steps_of(seed: int, most: int = STEPS_MAX) -> list[Step]:
     return steps
 
 
+def steps_from(text: str) -> list[Step]:
+    """Read the steps that a failure or a defect names."""
+    return [Step.parse(one) for one in text.split()]
+
+
 class Runner:
     """Runs walks, one after the other, in a folder of its own."""
 
@@ -107,9 +112,8 @@ class Runner:
             world.close()
         return None
 
-    def walk(self, seed: int, *, most: int = STEPS_MAX, shrink: bool = True) -> Failure | None:
+    def walk(self, seed: int, steps: list[Step], *, shrink: bool = True) -> Failure | None:
         """Walk; if it fails, cut the steps down to those that matter."""
-        steps = steps_of(seed, most)
         found = self.failure(steps)
         if found is None:
             return None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import datetime
 import gc
 import importlib
 import json
@@ -206,6 +207,9 @@ def _load(program: str = "") -> None:
     every = (module.name for module in pkgutil.walk_packages(batchpay.__path__, "batchpay."))
     for name in _SENDING if program else [*(name for name in every if name != "batchpay.__main__"), *_BESIDES]:
         importlib.import_module(name)
+    if not program:
+        rules = importlib.import_module("batchpay.validation.compiled_rules")
+        rules.rule_book(rules.RuleOptions(as_of=datetime.date.today()))  # noqa: DTZ011 - as the commands read the clock
     gc.collect()
     gc.freeze()
 
