@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 FLOW = (
+    "version",
     "errors",  # what stops a command, and its exit code
     "payment",  # states, directions, cents
     "outcome",  # what an attempt proved
@@ -35,6 +36,7 @@ FLOW = (
     "sandbox",  # the gateway on loopback
     "web",  # the page for finance people
     "cli",  # parse, ask, print, exit
+    "library",  # the functions of `import batchpay`
     "__main__",
 )
 """The rooms in the order in which data passes them. A room imports only rooms that stand before it."""
@@ -66,7 +68,7 @@ ONLY_IN: dict[str, set[str]] = {
     "sqlite3": {"ledger", "sandbox", "web", "cli"},  # cli: its version
     "flask": {"sandbox", "web"},
     "waitress": {"sandbox", "web"},
-    "click": {"cli"},
+    "click": {"cli", "library"},
     "cryptography": {"ledger"},
     "psycopg": {"ledger"},  # ledger/postgres alone: see ADD_ONS
 }
@@ -274,7 +276,7 @@ def test_files_and_functions_stay_short() -> None:
         assert {name for name, lines in facts_of(path)[1].items() if lines >= FUNCTION_LINES_MAX} == set(), path
 
 
-PLAIN_WORDS = {"errors", "payment", "text", "settings", "settings_file", "summary", "writing", "workflows"}
+PLAIN_WORDS = {"errors", "payment", "text", "settings", "summary", "version", "writing", "workflows"}
 """The rooms that commands may import: the use cases, words without decisions, and what a path may be written as."""
 
 BESIDE_THE_WORKFLOWS: dict[str, set[str]] = {
@@ -335,4 +337,4 @@ def test_every_package_ships() -> None:
 def test_few_modules_lie_loose() -> None:
     """Beside the rooms stand only the words that all of them share."""
     loose = {path.stem for path in (ROOT / "batchpay").glob("*.py")} - {"__init__", "__main__"}
-    assert loose == {"errors", "outcome", "payment", "settings", "summary", "text"}
+    assert loose == {"errors", "library", "outcome", "payment", "settings", "summary", "text", "version"}

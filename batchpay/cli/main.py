@@ -13,7 +13,6 @@ from types import TracebackType
 
 import click
 
-from batchpay import __version__
 from batchpay.cli.commands import COMMANDS, REMOVED, load_command
 from batchpay.cli.context import Context, Group
 from batchpay.cli.process import (
@@ -26,6 +25,7 @@ from batchpay.cli.process import (
 )
 from batchpay.errors import BatchpayError, add_on_missing, place_of
 from batchpay.text import printable
+from batchpay.version import __version__
 from batchpay.writing.process_memory import collect_rarely, keep_freed_memory, keep_memory_private
 
 _OF_WEB = ("flask", "waitress", "werkzeug")

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchpay import __version__
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, declared, option
 from batchpay.cli.paths import Outputs, outputs_of
@@ -22,6 +21,7 @@ from batchpay.cli.process import STOPPED, STOPPED_AT_PROMPT
 from batchpay.errors import BatchHeld, BatchpayError, FileRefused, NotUsable, RunStopped, WrongUse, place_of
 from batchpay.payment import State, Totals
 from batchpay.text import counted, printable, row_count, totals_apart
+from batchpay.version import __version__
 from batchpay.workflows.marks import LOG, METRICS
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
             codes.append(6)
         exit_code = output.exit_code_of(codes)
         _agree_on(exit_code, context, account, ended_by)
-        for problem in filter(None, _leave_word(context, options, account, codes)):
+        for problem in filter(None, leave_word(context, options, account, codes)):
             click.echo(f"batchpay: {printable(problem)}", err=True)
         is_expected = all(code in _EXPECTED for code in codes if code not in (0, 3))
         level = logging.INFO if exit_code in (0, 3) else logging.WARNING if is_expected else logging.ERROR
@@ -272,7 +272,7 @@ def _write_metrics(
     return None
 
 
-def _leave_word(context: Context, options: dict[str, Any], account: CallLog, codes: list[int]) -> Iterator[str | None]:
+def leave_word(context: Context, options: dict[str, Any], account: CallLog, codes: list[int]) -> Iterator[str | None]:
     """Leave word beside the ledger that a call ended, for `health`, and send the notices that have not arrived.
 
     Tells what kept either from being done.

@@ -14,7 +14,7 @@ from batchpay.cli.context import Context, option
 from batchpay.cli.each_file import work_through
 from batchpay.cli.operations import CallLog, UnattendedCommand, operation_options, unattended_run
 from batchpay.cli.options import log_targets, send_options, sending_options
-from batchpay.cli.paths import make_folder, outputs_of
+from batchpay.cli.paths import Outputs, make_folder, outputs_of
 from batchpay.cli.process import actor
 from batchpay.errors import LedgerNotUsable
 from batchpay.workflows.requests import run_request, sending_settings
@@ -59,11 +59,7 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
         request, credentials = run_request(settings, send_options(options))
         log_targets(context, settings)
 
-        def output_path(found: BatchSummary) -> Path:
-            folder = make_folder(options["out"] or ".")
-            results = outputs.claim(options["results"] or folder / f"{found.batch}.results.csv", "results")
-            table_format(results)
-            return results
+        output_path = partial(results_of_batch, options, outputs)
 
         def go_on(name: str | None) -> tuple[int, dict[str, Any]]:
             return resume_one(context, name, output_path, settings, credentials, options, request, account, reason)
@@ -78,6 +74,14 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
     if len(account.summaries) > 1 and not context.json:
         output.print_summary(context, output.grand_total(account.summaries), sent=True)
     return output.exit_code_of(codes)
+
+
+def results_of_batch(options: dict[str, Any], outputs: Outputs, found: BatchSummary) -> Path:
+    """Claim the place of a batch's results."""
+    folder = make_folder(options["out"] or ".")
+    results = outputs.claim(options["results"] or folder / f"{found.batch}.results.csv", "results")
+    table_format(results)
+    return results
 
 
 def _resume_due(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from batchpay.ledger.records import HostRun
+    from batchpay.summary import Summary
 
 
 @click.command(cls=Command, short_help="Show all batches, or one: states, counts, cents.")
@@ -29,14 +30,13 @@ def status(context: Context, batch: str | None) -> int:
 
     Example: batchpay status
     """
-    from batchpay.workflows.status import all_batches, batch_status, runs_of_batch
+    from batchpay.workflows.status import all_batches, batch_status, runs_of_batch, status_json
 
     if batch is not None:
         summary = batch_status(batch, context.settings)
         runs = runs_of_batch(str(summary.batch), context.settings)
         if context.json:
-            told = {"runs": [run.as_json() for run in runs]} if runs else {}
-            output.print_json(context, summary.as_json() | told)
+            output.print_json(context, status_json(summary, runs))
         else:
             output.print_summary(context, summary, sent=True, looks=True)
             if runs:
@@ -109,18 +109,23 @@ def results(context: Context, batch: str | None, results: str | None) -> int:
 
     Example: batchpay results 3f2a91c0d7e1 --results today.xlsx
     """
-    from batchpay.workflows.status import results_again
-
-    summary = results_again(
-        batch,
-        lambda found: outputs_of(context, [found.file]).claim(results or f"{found.batch}.results.csv", "results"),
-        context.settings,
-    )
+    summary = write_again(context, batch, results)
     if context.json:
         output.print_json(context, {**summary.as_json(), "exit_code": 0})
     else:
         output.print_summary(context, summary, sent=True, looks=True)
     return 0
+
+
+def write_again(context: Context, batch: str | None, results: str | None) -> Summary:
+    """Write the results file of a batch again."""
+    from batchpay.workflows.status import results_again
+
+    return results_again(
+        batch,
+        lambda found: outputs_of(context, [found.file]).claim(results or f"{found.batch}.results.csv", "results"),
+        context.settings,
+    )
 
 
 @click.command(cls=Command, short_help="Write a report on a batch (HTML, self-contained).")

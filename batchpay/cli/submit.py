@@ -46,7 +46,9 @@ from batchpay.writing.table import table_format
 if TYPE_CHECKING:
     from batchpay.gateway.credentials import Credentials
     from batchpay.ledger.records import BatchSummary
-    from batchpay.workflows.run import RunRequest
+    from batchpay.summary import Summary
+    from batchpay.validation.verdict import Verdict
+    from batchpay.workflows.run import Progress, RunRequest
 
 
 _NOT_CHECKED: dict[str, Any] = {"counts": {}, "warning_counts": {}, "warning_list": [], "accepted_suggestions": {}}
@@ -253,12 +255,36 @@ def _submit_one(
 ) -> tuple[int, dict[str, Any]]:
     from batchpay.cli.progress import progress_for
     from batchpay.cli.validate import print_counts, print_warnings
-    from batchpay.workflows import submit as flow
-    from batchpay.workflows.approve import read_plan
-    from batchpay.workflows.submit import archive_finished
 
     if options["inbox"]:
         refuse_unfinished(path, options["inbox"])
+    with progress_for(context, settings, ask=not options["yes"]) as progress:
+        summary, verdict = submit_one(path, options, outputs, progress, settings, credentials, run)
+    account.add(summary)
+    if summary.paid_before:  # with --quiet as well: whoever sends yesterday's file by mistake gets exit code 0
+        click.echo(f"batchpay: {printable(f'{summary.file}: {summary.paid_before}')}", err=True)
+    output.detail(context, f"{summary.file}: batch {summary.batch}, {summary.seconds:.1f} s")
+    if not context.json:
+        output.print_summary(context, summary, sent=True)
+        print_counts(verdict)
+        if not context.quiet:
+            print_warnings(context, verdict, place_word(summary.file))
+    return summary.exit_code, submission_json(summary, verdict)
+
+
+def submit_one(
+    path: str,
+    options: dict[str, Any],
+    outputs: Outputs,
+    progress: Progress,
+    settings: Settings,
+    credentials: Credentials,
+    run: RunRequest,
+) -> tuple[Summary, Verdict]:
+    """Submit one file, and archive it if that is asked for and nothing of it waits."""
+    from batchpay.workflows import submit as flow
+    from batchpay.workflows.approve import read_plan
+
     rejects = outputs.claim(options["rejects"] or beside(path, "rejects", options["out"]), "rejects")
     results = outputs.claim(options["results"] or beside(path, "results", options["out"]), "results")
     table_format(results)
@@ -268,20 +294,15 @@ def _submit_one(
         decisions=decisions_of(options),
         plan=read_plan(options["from_plan"]) if options["from_plan"] else None,
     )
-    with progress_for(context, settings, ask=not options["yes"]) as progress:
-        summary, verdict = flow.submit(request, submission, settings, credentials, actor(), progress)
-    account.add(summary)
-    if summary.paid_before:  # with --quiet as well: whoever sends yesterday's file by mistake gets exit code 0
-        click.echo(f"batchpay: {printable(f'{summary.file}: {summary.paid_before}')}", err=True)
-    output.detail(context, f"{summary.file}: batch {summary.batch}, {summary.seconds:.1f} s")
+    summary, verdict = flow.submit(request, submission, settings, credentials, actor(), progress)
     if options["archive"]:
-        archive_finished(path, options["archive"], summary)
-    if not context.json:
-        output.print_summary(context, summary, sent=True)
-        print_counts(verdict)
-        if not context.quiet:
-            print_warnings(context, verdict, place_word(summary.file))
+        flow.archive_finished(path, options["archive"], summary)
+    return summary, verdict
+
+
+def submission_json(summary: Summary, verdict: Verdict) -> dict[str, Any]:
+    """Return the object of --json: how a submission ended, and the counts of its check."""
     document = {**summary.as_json(), "counts": verdict.counts, "warning_counts": verdict.warning_counts}
     document["warning_list"] = [failure.as_json() for failure in verdict.warning_failures]
     document["accepted_suggestions"] = verdict.accepted
-    return summary.exit_code, document
+    return document

@@ -67,19 +67,27 @@ def validate(context: Context, /, files: tuple[str, ...], **options: Any) -> int
 def _validate_one(
     context: Context, path: str, options: dict[str, Any], outputs: Outputs, *, is_first: bool
 ) -> tuple[int, dict[str, Any]]:
+    preview, answer = check_one(context.settings, path, options, outputs, is_first=is_first)
+    if not context.json:
+        print_preview(context, preview, sent=False)
+        print_known(preview)
+    return answer["exit_code"], answer
+
+
+def check_one(
+    settings: Settings, path: str, options: dict[str, Any], outputs: Outputs, *, is_first: bool = True
+) -> tuple[Preview, dict[str, Any]]:
+    """Check one file, and write what was asked for; return what was found, and the object of --json."""
     from batchpay.workflows import check as flow
 
     rejects = outputs.claim(options["rejects"]) if options["rejects"] else None
     report = outputs.claim(options["report"], REPORT) if options["report"] else None
-    preview = flow.validate(file_request(path, rejects, check_options(options), context.settings), context.settings)
+    preview = flow.validate(file_request(path, rejects, check_options(options), settings), settings)
     note_if_apart(preview, is_first=is_first)
     if report is not None:
         preview.write_page(report)
-    if not context.json:
-        print_preview(context, preview, sent=False)
-        print_known(preview)
     code = output.exit_code_of([preview.summary.exit_code, *([FileRefused.exit_code] if preview.is_refused else [])])
-    return code, {**preview.as_json(), "exit_code": code}
+    return preview, {**preview.as_json(), "exit_code": code}
 
 
 def note_if_apart(preview: Preview, *, is_first: bool) -> None:

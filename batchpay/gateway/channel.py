@@ -10,13 +10,13 @@ from functools import lru_cache
 import requests
 from requests.structures import CaseInsensitiveDict
 
-from batchpay import __version__
 from batchpay.errors import SettingsNotUsable
 from batchpay.gateway.connection import ExchangeFailed, problem_of
 from batchpay.gateway.origin import Origin
 from batchpay.gateway.transport import BeforeFirstByte, GatewaySession, ProvenRequest, SendProof, Transport
 from batchpay.gateway.wire import header_block
 from batchpay.settings import GatewaySettings, Secret
+from batchpay.version import __version__
 
 _HEADERS = {
     "Accept": "application/json",

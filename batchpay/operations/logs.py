@@ -141,6 +141,7 @@ class LineHandler(logging.Handler):
 
 
 logging.getLogger(LOGGER).addHandler(logging.NullHandler())  # else warnings reach standard error without a log
+logging.getLogger(LOGGER).addFilter(MaskFilter())  # for the handlers of whoever calls batchpay from Python
 
 
 def open_log(*, path: str | Path | None, as_json: bool) -> LineHandler:

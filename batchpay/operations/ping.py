@@ -11,11 +11,11 @@ import urllib.request
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from batchpay import __version__
 from batchpay.errors import WrongUse
 from batchpay.gateway.connection import tls_context
 from batchpay.gateway.origin import is_loopback
 from batchpay.settings import GatewaySettings
+from batchpay.version import __version__
 
 TIMEOUT_S = 3.0
 """What both pings of a run may hold it up together: the first at most half of it."""

@@ -17,11 +17,11 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 
-from batchpay import __version__
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import PLAN_USED, BatchSummary, Event
 from batchpay.payment import State, Totals
 from batchpay.text import currencies_note, local_time, money, place_word, printable, row_count
+from batchpay.version import __version__
 from batchpay.writing.atomic import Stream, atomic_writer
 
 BARS_MAX = 60

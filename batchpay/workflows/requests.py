@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # few files have a map
     from batchpay.intake.source import Source
     from batchpay.ledger.contract import Ledger
     from batchpay.schemas.rule import RuleOptions
+    from batchpay.sending.limits import StopRequest
     from batchpay.validation.rejects import Rejects
     from batchpay.workflows.run import RunRequest
 
@@ -214,11 +215,13 @@ def sending_settings(settings: Settings, options: SendOptions) -> Settings:
     return dataclasses.replace(settings, submit=dataclasses.replace(settings.submit, **chosen))
 
 
-def run_request(settings: Settings, options: SendOptions) -> tuple[RunRequest, Credentials]:
+def run_request(
+    settings: Settings, options: SendOptions, stop: StopRequest | None = None
+) -> tuple[RunRequest, Credentials]:
     """Return how far a run may go, what it checks at the gateway first, and the key; the results' path comes later.
 
-    An origin that money must not be sent to is refused before anything else is done. For the owner of a process: once
-    a run has begun, signals ask for its end.
+    An origin that money must not be sent to is refused before anything else is done. Without a `stop`, for the owner of
+    a process: once a run has begun, signals ask for its end.
     """
     from batchpay.gateway.accounts import Preflight
     from batchpay.sending.limits import Limits, SignalStop
@@ -226,7 +229,7 @@ def run_request(settings: Settings, options: SendOptions) -> tuple[RunRequest, C
 
     credentials = _credentials(settings)
     preflight = None if options.preflight is False else Preflight(settings.gateway, credentials)
-    stop = SignalStop(options.until)
+    stop = SignalStop(options.until) if stop is None else stop
     return RunRequest(None, Limits(rows_max=options.limit), preflight, stop), credentials
 
 

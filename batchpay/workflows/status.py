@@ -35,6 +35,11 @@ def runs_of_batch(batch: str, settings: Settings) -> list[HostRun]:
         return ledger.runs(batch)
 
 
+def status_json(summary: Summary, runs: list[HostRun]) -> dict[str, Any]:
+    """Return the object of `status --json` for one batch."""
+    return summary.as_json() | ({"runs": [run.as_json() for run in runs]} if runs else {})
+
+
 def in_doubt(ledger: Ledger, environment: Environment, *, but: str | None = None) -> dict[str, dict[str, Totals]]:
     """Return what is in doubt in every batch of an environment by direction, the latest first; `but` is left out."""
     from batchpay.operations.health import BatchDoubts
