@@ -1,4 +1,4 @@
-"""`batchpay demo`: sandbox, sample file, submission, report; one command, no credentials."""
+"""`batchpay demo`: sandbox, sample file, submission, report, what came back; one command, no credentials."""
 
 from __future__ import annotations
 
@@ -47,6 +47,8 @@ _EXPECTED_EXIT_CODE = 7  # the sample holds two rows whose answers get lost
 def demo(context: Context, out: str, postgres: bool) -> int:
     """Start the sandbox on loopback, test the connection, submit the sample file, and write the report on it.
 
+    Then take in what the bank sent back.
+
     With --postgres the ledger is in a PostgreSQL server, started in a temporary folder; it must be
     installed, and so must the add-on postgres.
 
@@ -55,7 +57,9 @@ def demo(context: Context, out: str, postgres: bool) -> int:
     folder = Path(out)
     with ExitStack() as running:
         database = running.enter_context(running_database()) if postgres else None
-        origin = running.enter_context(running_sandbox(quietly=context.json))  # first: its add-on may be missing
+        returns = str(folder / "returns.csv")
+        sandbox = running_sandbox("--returns", returns, quietly=context.json)
+        origin = running.enter_context(sandbox)  # first: its add-on may be missing
         empty_folder(folder)
         shutil.copyfile(sample_file(), folder / "payments.csv")
         environment = {
@@ -78,13 +82,16 @@ def demo(context: Context, out: str, postgres: bool) -> int:
         _show(context, environment, settings, "report", "--out", page, expected=0)
         if database:
             _show(context, environment, settings, "ledger", "check", expected=0)
+        _show(context, environment, settings, "returns", returns, expected=0)
     if context.json:
         output.print_json(context, {**told, "report": page, "exit_code": 0})
         return 0
     click.echo(
         f"\nThe submission ended with exit code {_EXPECTED_EXIT_CODE}: two answers were lost on purpose, and a\n"
         f"person must check whether those payments were made. Everything is in {folder}/:\n"
-        "open the results, the rejects and the report."
+        "open the results, the rejects and the report.\n"
+        "Later the bank sent two payments back and had another number for a third account (returns.csv). What it\n"
+        "said is recorded beside each payment; nothing was sent again by itself."
     )
     if database:
         click.echo("The database was removed with its server; docs/several-machines.md sets up a permanent one.")
@@ -134,9 +141,9 @@ def _show(
 
 
 @contextmanager
-def running_sandbox(*, quietly: bool = False) -> Iterator[str]:
+def running_sandbox(*options: str, quietly: bool = False) -> Iterator[str]:
     """Run a sandbox in a process of its own on a free port of loopback; says and gives its origin."""
-    arguments = [sys.executable, "-P", "-m", "batchpay", "sandbox", "--port", "0", "--json"]
+    arguments = [sys.executable, "-P", "-m", "batchpay", "sandbox", "--port", "0", *options, "--json"]
     told: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
     with subprocess.Popen(arguments, **told) as process:  # noqa: S603 - our own program
         try:

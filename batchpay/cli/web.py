@@ -259,7 +259,7 @@ def demo(listen: str, on_stop: Callable[[Callable[[], None]], None]) -> None:
     from batchpay.web.site import Listen
 
     payments = FOLDER / "payments.csv"
-    with running_sandbox() as origin:  # first: its add-on may be missing
+    with running_sandbox("--returns", str(FOLDER / "returns.csv")) as origin:  # first: its add-on may be missing
         empty_folder(FOLDER)
         shutil.copyfile(sample_file(), payments)
         settings = _settings(origin)
@@ -277,7 +277,8 @@ def demo(listen: str, on_stop: Callable[[Callable[[], None]], None]) -> None:
                 f"\nAs maria, drop {FOLDER / 'payments.csv'} on the page: some rows have mistakes. Request approval,\n"
                 "approve it as daniel, watch it run, look up the two payments that end in doubt, and compare the "
                 "batch\n"
-                f"with {FOLDER / 'bank-export.csv'}. Nothing leaves this machine; Ctrl-C ends everything."
+                f"with {FOLDER / 'bank-export.csv'}. Then drop {FOLDER / 'returns.csv'} on Returns: some came back.\n"
+                "Nothing leaves this machine; Ctrl-C ends everything."
             )
 
         serve(settings, FOLDER / "page", Listen(listen), actor(), ready, on_stop)

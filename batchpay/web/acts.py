@@ -53,6 +53,8 @@ ACTS = {
     "stop": _Act("stop", ("prepare", "approve", "settle"), ("approved", "sending")),
     "go_on": _Act("continue a run", ("approve",), ("stopped", "failed", "done"), not_makers=True),
 }
+RETURN_ACTS = {"take in": ("settle",), "confirm": ("settle",), "withdraw": ("settle",)}
+"""What people do with payments that came back, and the role for it: by it a paymentId may be paid again."""
 
 
 def refused(act: str, person: Person, file: Columns, approvers: Collection[str] = ()) -> Refusal | None:

@@ -20,7 +20,7 @@ from werkzeug.exceptions import HTTPException
 
 from batchpay.errors import BatchpayError, place_of
 from batchpay.operations.logs import log
-from batchpay.web import approval, checked, doubts, files, history, reconcile, runs, sign_in, words
+from batchpay.web import approval, checked, doubts, files, history, reconcile, returns, runs, sign_in, words
 from batchpay.web.people import Person
 from batchpay.web.site import EXTENSION, Site, site
 from batchpay.web.spool import PIECE_BYTES
@@ -28,7 +28,9 @@ from batchpay.web.spool import PIECE_BYTES
 _STATIC = Path(__file__).parent / "static"
 FORM_BYTES_MAX = 8 << 20
 """The largest file that can be uploaded by a plain form."""
-BLUEPRINTS = tuple(part.blueprint for part in (sign_in, files, checked, approval, runs, doubts, reconcile, history))
+BLUEPRINTS = tuple(
+    part.blueprint for part in (sign_in, files, checked, approval, runs, doubts, reconcile, returns, history)
+)
 
 _SAID = {
     400: "This request can't be carried out.",
@@ -130,6 +132,7 @@ def _menu(here: Site, person: Person) -> list[tuple[str, str, tuple[str, ...], i
         ("Files", "files.home", ("files", "checked", "runs"), 0, "", ""),
         ("To approve", "approval.waiting", ("approval",), waiting, "waiting for you", "wait"),
         ("In doubt", "doubts.page", ("doubts",), doubtful, "in doubt", "bad"),
+        ("Returns", "returns.page", ("returns",), 0, "", ""),
         ("History", "history.page", ("history", "reconcile"), 0, "", ""),
     ]
 

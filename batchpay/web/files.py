@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -18,7 +20,7 @@ from batchpay.web import papers, spool
 from batchpay.web.acts import Refusal
 from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, needs
-from batchpay.web.site import Site, download, name_of, refusal, site
+from batchpay.web.site import Site, download, given_file, name_of, refusal, site
 from batchpay.web.spool import Row
 from batchpay.web.words import as_sentence
 
@@ -26,7 +28,8 @@ blueprint = Blueprint("files", __name__)
 
 ENDINGS = (".xlsx", ".xlsm", ".csv", ".txt", ".tsv", ".parquet", ".pq", ".gz", ".zst")
 LISTED = 100
-_NAME_MAX = 160
+_NAME_MAX, _EXPORT_NAME_MAX = 160, 120
+EXPORT_BYTES_MAX = 128 << 20
 _LISTED = "state NOT IN ('replaced', 'export')"
 _FILTERS = {
     "all": "1",
@@ -182,6 +185,44 @@ def begin_upload(
             (file_id, name[-_NAME_MAX:], size, who, here.clock(), state, options, before),
         )
     return file_id
+
+
+def begin_export(to: str, endings: tuple[str, ...] = ("",)) -> ResponseReturnValue:
+    """Start the upload of a bank's file in pieces, by the page's script; the form at `to` then names it."""
+    name = name_of(request.form.get("name"))
+    try:
+        if not name.lower().endswith(endings):
+            raise WrongUse("an export is a CSV file or a workbook")
+        file_id = begin_upload(site(), name, request.form.get("size", 0, int), "export", EXPORT_BYTES_MAX)
+    except WrongUse as error:
+        return refused_upload(error, by_form=False)
+    return in_pieces(file_id, to)
+
+
+@contextmanager
+def given_export(endings: tuple[str, ...] = ("",)) -> Iterator[tuple[int, str, str]]:
+    """Yield a bank's file, whole by a plain form or uploaded in pieces before: in memory, its digest and its name.
+
+    The name is empty if none was chosen, or one with another ending.
+    """
+    here = site()
+    uploaded = here.store.file(request.form.get("upload", ""))
+    blocks: Iterable[bytes]
+    if uploaded is None:
+        data, name = given_file("export")
+        blocks, name = [data], name if data and name.lower().endswith(endings) else ""
+    else:
+        name, pieces = uploaded["name"], uploaded["pieces"]
+        whole = pieces == -(-uploaded["bytes"] // spool.PIECE_BYTES)
+        if uploaded["uploaded_by"] != current_person().name or uploaded["state"] != "export" or not whole:
+            abort(409)
+        blocks = spool.pieces(here.ledger(), here.home, uploaded["id"], pieces)
+    with spool.memory_file(blocks) as (export, digest):
+        if uploaded is not None:
+            with here.store.write() as db:
+                db.execute("DELETE FROM file WHERE id = ?", (uploaded["id"],))
+            spool.remove(here.home, uploaded["id"])
+        yield export, digest, name[-_EXPORT_NAME_MAX:]
 
 
 def in_pieces(file_id: str, to: str) -> ResponseReturnValue:

@@ -20,11 +20,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from batchpay.errors import EXIT_CODES, BatchpayError, NotUsable, RunStopped, WrongUse
+from batchpay.gateway.origin import environment_of
 from batchpay.ledger.open import open_ledger
 from batchpay.operations.logs import log
 from batchpay.payment import ON_THE_WEB, Actor
 from batchpay.settings import Settings, load_settings
-from batchpay.text import instant
+from batchpay.text import instant, place_of, place_word
 from batchpay.writing.atomic import Stream
 from batchpay.writing.process_memory import keep_memory_private
 
@@ -207,6 +208,55 @@ def _find(settings: Settings, payment_id: str) -> dict[str, Any] | None:
     return {"batch": found.earlier_batch, "place": found.earlier_place, "at": instant(found.at)} if found else None
 
 
+def _returns(settings: Settings, batch: str | None, most: int) -> dict[str, Any]:
+    """List what came back: how much, the latest of it, and what a night took in that nobody has seen."""
+    from batchpay.workflows.returns import fact_json, list_returns
+
+    found = list_returns(settings, batch=batch)
+    unseen = [one for one in found if one.is_unattended]
+    return {"count": len(found), "facts": [*map(fact_json, found[:most])], "unseen": [*map(fact_json, unseen[:most])]}
+
+
+def _take_returns(
+    settings: Settings, file: BinaryIO, name: str, by: dict[str, str], match: tuple[str, int, str] | None = None
+) -> dict[str, Any]:
+    """Take in a bank's file of returns; with `match`, a batch, row and reason, say that a line of it is about that row.
+
+    Each payment that a line is perhaps about is named as a person finds it in its payment file.
+    """
+    from batchpay.workflows.returns import confirm_match, take_returns
+
+    who = Actor(**by)
+    if match is not None:
+        confirm_match(Stream(name, file), match[:2], match[2], settings, who)
+        file.seek(0)
+    taken = take_returns(Stream(name, file), settings, who, dry_run=match is not None)
+    told, perhaps = taken.as_json(), {one.line.line: one.perhaps for one in taken.matches}
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        for line in told["list"]:
+            for one, payment in zip(line["perhaps"], perhaps[line["line"]], strict=False):
+                one["file"] = ledger.find(payment.batch).file
+                one["place"] = place_of(place_word(one["file"]), payment.row, payment.line)
+    return told | {"place": match and _place_of(settings, *match[:2])}
+
+
+def _say_of_return(
+    settings: Settings, batch: str, row: int, reason: str, by: dict[str, str], withdraw: bool, code: str | None
+) -> str:
+    """Record that what came back is right, or that it was wrong or undone; return where the payment is in its file."""
+    from batchpay.workflows.returns import say_of_return
+
+    say_of_return((batch, row), reason, settings, Actor(**by), withdraw=withdraw, code=code)
+    return _place_of(settings, batch, row)
+
+
+def _place_of(settings: Settings, batch: str, row: int) -> str:
+    """Return where a person finds a payment that came back in its payment file."""
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        facts = ledger.facts(environment_of(settings.gateway), batch=batch)
+        return next(fact.place for fact in facts if fact.row == row)
+
+
 def _check_ledger(settings: Settings) -> list[str]:
     """Check the whole ledger; one line for each problem."""
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
@@ -233,6 +283,9 @@ ANSWERS: dict[str, Callable[..., Any]] = {
     "compare": _compare,
     "decisions": _decisions,
     "find": _find,
+    "returns": _returns,
+    "take returns": _take_returns,
+    "say of return": _say_of_return,
     "check": _check_ledger,
     "rules": _rules,
 }

@@ -8,29 +8,27 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from flask import Blueprint, abort, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from batchpay.errors import NotUsable, WrongUse
+from batchpay.errors import NotUsable
 from batchpay.ledger.records import BatchSummary
 from batchpay.reconciliation.resolution import rows_in_doubt
 from batchpay.web import papers, spool
 from batchpay.web.acts import NOT_NOW, Refusal
-from batchpay.web.files import RECONCILED, begin_upload, in_pieces, refused_upload
+from batchpay.web.files import RECONCILED, begin_export, given_export
 from batchpay.web.people import Person
 from batchpay.web.runs import file_of
 from batchpay.web.sign_in import current_person, needs, prove_again
-from batchpay.web.site import Site, download, given_file, given_words, name_of, site
+from batchpay.web.site import Site, download, given_words, site
 
 blueprint = Blueprint("reconcile", __name__)
 
 ENDINGS = (".csv", ".txt", ".tsv", ".xlsx", ".xlsm")
-EXPORT_BYTES_MAX = 128 << 20
-_NAME_MAX = 120
 _CHANGED = (
     "This batch was compared again in the meantime, or a payment in doubt was settled: what is now true follows. "
     "Nothing was done; check it first."
@@ -45,7 +43,7 @@ def page(batch: str) -> ResponseReturnValue:
 
 def _page(found: BatchSummary, wrong: Refusal | None = None) -> ResponseReturnValue:
     here = site()
-    kept = _kept(here, found.batch, "compared")
+    kept = _kept(here, found.batch)
     result: dict[str, Any] | None = json.loads(kept) if kept else None
     doubts = _in_doubt(here, found.batch)
     listed = result["reconciliation"]["found_doubts"] if result else []
@@ -76,15 +74,7 @@ def _in_doubt(here: Site, batch: str) -> list[tuple[int, int]]:
 @needs("prepare", "settle")
 def begin(batch: str) -> ResponseReturnValue:
     """Start the upload of an export in pieces, by the page's script; `take` compares it when all of it is here."""
-    here = site()
-    found, name = here.ledger().find(batch), name_of(request.form.get("name"))
-    try:
-        if not name.lower().endswith(ENDINGS):
-            raise WrongUse("an export is a CSV file or a workbook")
-        file_id = begin_upload(here, name, request.form.get("size", 0, int), "export", EXPORT_BYTES_MAX)
-    except WrongUse as error:
-        return refused_upload(error, by_form=False)
-    return in_pieces(file_id, url_for("reconcile.page", batch=found.batch))
+    return begin_export(url_for("reconcile.page", batch=site().ledger().find(batch).batch), ENDINGS)
 
 
 @blueprint.post("/batches/<batch>/reconcile")
@@ -93,25 +83,10 @@ def take(batch: str) -> ResponseReturnValue:
     """Accept an export, whole by a plain form or uploaded in pieces before, and match it."""
     here, person = site(), current_person()
     found = here.ledger().find(batch)
-    uploaded = here.store.file(request.form.get("upload", ""))
-    if uploaded is not None:
-        pieces = uploaded["pieces"]
-        whole = pieces == -(-uploaded["bytes"] // spool.PIECE_BYTES)
-        if uploaded["uploaded_by"] != person.name or uploaded["state"] != "export" or not whole:
-            abort(NOT_NOW)
-        blocks: Iterable[bytes] = spool.pieces(here.ledger(), here.home, uploaded["id"], pieces)
-        name = uploaded["name"]
-    else:
-        data, name = given_file("export")
-        blocks = [data]
-        if not data or not name.lower().endswith(ENDINGS):
+    with given_export(ENDINGS) as (export, digest, name):
+        if not name:
             return _page(found, Refusal("Choose the bank's export, a CSV file or a workbook.", 400))
-    with spool.memory_file(blocks) as (export, digest):
-        if uploaded is not None:
-            with here.store.write() as db:
-                db.execute("DELETE FROM file WHERE id = ?", (uploaded["id"],))
-            spool.remove(here.home, uploaded["id"])
-        return _compare(here, person, found, name[-_NAME_MAX:], export, digest)
+        return _compare(here, person, found, name, export, digest)
 
 
 def _compare(
@@ -122,11 +97,7 @@ def _compare(
         compared = papers.read_json(here, "compare", found.batch, name, given=export)
     except NotUsable as error:
         return _page(found, Refusal(f"This export can't be used: {error}", 400))
-    place = spool.export_place(found.batch)
-    dated = json.dumps(compared | _signed(here, person, digest, name)).encode()
-    spool.place(here.home, place).mkdir(parents=True, exist_ok=True, mode=0o700)
-    spool.keep(here.ledger(), here.home, place, "export", spool.blocks_of(export))
-    spool.keep(here.ledger(), here.home, place, "compared", [dated])
+    keep_export(here, found.batch, export, compared | _signed(here, person, digest, name))
     here.note(person, file_of(here, found.batch), f"compared {found.batch} with {name}")
     _note_if_reconciled(here, found.batch, compared)
     return redirect(url_for("reconcile.page", batch=found.batch), 303)
@@ -138,7 +109,7 @@ def rows(batch: str) -> ResponseReturnValue:
     here = site()
     found = here.ledger().find(batch)
     target = f"{found.batch}.reconciled.xlsx"
-    with _export(here, found.batch) as (export, name, _):
+    with kept_export(here, found.batch) as (export, name, _):
         return download(papers.make(here, "reconcile", found.batch, target, name, given=export), target)
 
 
@@ -148,8 +119,8 @@ def settle(batch: str) -> ResponseReturnValue:
     """Settle the rows in doubt whose outcome the export shows."""
     here, person = site(), current_person()
     found = here.ledger().find(batch)
-    with _export(here, found.batch) as (export, name, digest):
-        seen, reason = _kept(here, found.batch, "compared"), given_words("reason")
+    with kept_export(here, found.batch) as (export, name, digest):
+        seen, reason = _kept(here, found.batch), given_words("reason")
         if seen is None or request.form.get("seen") != _mark(seen, _in_doubt(here, found.batch)):
             return _page(found, Refusal(_CHANGED, NOT_NOW))
         if not reason:
@@ -167,8 +138,7 @@ def settle(batch: str) -> ResponseReturnValue:
     settled = [f"{one['place']} {one['becomes']}" for one in result["found_doubts"] if one["row"] in result["settled"]]
     said = ", ".join(settled) or "nothing, which was no longer in doubt,"
     here.note(person, file_of(here, found.batch), f"settled {said} by what {name} proves: {reason}")
-    dated = json.dumps(compared | _signed(here, person, digest, name) | {"was_settled": True}).encode()
-    spool.keep(here.ledger(), here.home, spool.export_place(found.batch), "compared", [dated])
+    keep_result(here, found.batch, compared | _signed(here, person, digest, name) | {"was_settled": True})
     _note_if_reconciled(here, found.batch, compared)
     return redirect(url_for("reconcile.page", batch=found.batch), 303)
 
@@ -193,16 +163,34 @@ def _mark(compared: bytes | None, doubts: Sequence[tuple[int, int]]) -> str:
     return hashlib.sha256((compared or b"") + repr(doubts).encode()).hexdigest()[:16]
 
 
-def _kept(here: Site, batch: str, name: str) -> bytes | None:
-    blocks = spool.kept(here.ledger(), here.home, spool.export_place(batch), name)
+def keep_export(here: Site, batch: str, export: int, result: dict[str, Any]) -> None:
+    """Keep an export and what was found in it, sealed."""
+    place = spool.export_place(batch)
+    spool.place(here.home, place).mkdir(parents=True, exist_ok=True, mode=0o700)
+    spool.keep(here.ledger(), here.home, place, "export", spool.blocks_of(export))
+    keep_result(here, batch, result)
+
+
+def keep_result(here: Site, batch: str, result: dict[str, Any]) -> None:
+    """Keep what was found in an export, sealed."""
+    spool.keep(here.ledger(), here.home, spool.export_place(batch), "compared", [json.dumps(result).encode()])
+
+
+def _kept(here: Site, batch: str) -> bytes | None:
+    blocks = spool.kept(here.ledger(), here.home, spool.export_place(batch), "compared")
     return None if blocks is None else b"".join(blocks)
 
 
+def kept_result(here: Site, batch: str) -> dict[str, Any]:
+    """Return what was found in the export that is kept; nothing without one."""
+    return dict(json.loads(_kept(here, batch) or b"{}"))
+
+
 @contextmanager
-def _export(here: Site, batch: str) -> Iterator[tuple[int, str, str]]:
+def kept_export(here: Site, batch: str) -> Iterator[tuple[int, str, str]]:
     """Yield the export that the page shows, its name and digest; of two that came at once neither may be kept whole."""
     blocks = spool.kept(here.ledger(), here.home, spool.export_place(batch), "export")
-    kept = json.loads(_kept(here, batch, "compared") or b"{}")
+    kept = kept_result(here, batch)
     if blocks is None or "name" not in kept:
         abort(404)
     with spool.memory_file(blocks) as (export, digest):

@@ -131,4 +131,6 @@ FILTERS: dict[str, Any] = {
     "without_options": without_options,
     "printable": text.printable,
     "unknown_batch": unknown_batch,
+    "sentence": as_sentence,
+    "person": person_named,
 }

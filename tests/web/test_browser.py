@@ -33,6 +33,8 @@ PICTURES = Path(__file__).resolve().parents[2] / "build" / "pictures"
 PAYMENTS, RATE, WAIT_MS = 90, "45", 60_000
 LOST = ("64844990004", "64955990004")
 """Accounts whose payment the sandbox makes without an answer."""
+CAME_BACK = {12: "64840990052", 14: "64840990051", 20: "64840990081"}
+"""Rows whose payment the sandbox lets come back: a closed account, one without money, one with another number."""
 LOST_CREDIT = {
     "paymentId": "N1", "invoiceNumber": f"INVOICE{'9' * 20}", "amount": "107.25", "achAccountNumber": LOST[0],
     "achNameOnCheck": "AVeryLongNameWithout",
@@ -94,7 +96,8 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
         expect.set_options(timeout=WAIT_MS)
         PICTURES.mkdir(parents=True, exist_ok=True)
         home = Home(tmp_path_factory.mktemp("office"), extra={"BATCHPAY_RATE": RATE})
-        with running([sys.executable, "-m", "batchpay", "sandbox", "--port", "0"], home) as home.origin:
+        sandbox = [sys.executable, "-m", "batchpay", "sandbox", "--port", "0", "--returns", "returns.csv"]
+        with running(sandbox, home) as home.origin:
             passwords = {}
             for name, (shown, roles) in PEOPLE.items():
                 asked = [word for role in roles for word in ("--role", role)]
@@ -118,6 +121,7 @@ def workbook(path: Path, *, is_right: bool) -> Path:
         }  # fmt: skip
         if number in (40, 63):
             row["achAccountNumber"] = LOST[number == 63]
+        row["achAccountNumber"] = CAME_BACK.get(number, row["achAccountNumber"])
         if number <= len(WRONG) and not is_right:
             column, text = WRONG[number - 1]
             row[column] = text
@@ -167,6 +171,7 @@ def test_the_whole_story(office: Office) -> None:
     run = _approve_without_script(office)
     _watch(office, run)
     _settle(office, run)
+    _take_returns(office, run)
     _on_a_phone(office, run)
     assert office.said == []
 
@@ -237,6 +242,34 @@ def _settle(office: Office, run: str) -> None:
     look(daniel, "12-audit", whole=False)
 
 
+def _take_returns(office: Office, run: str) -> None:
+    """Daniel takes in the bank's file; one line is about nobody, and another only perhaps about a payment."""
+    daniel = office.sign_in("daniel")
+    daniel.get_by_role("link", name="Returns").click()
+    expect(daniel.get_by_text("Nothing came back yet")).to_be_visible()
+    look(daniel, "17-no-returns")
+    told = (office.folder / "returns.csv").read_bytes()
+    day, amount = told.decode().splitlines()[1].partition(",")[0], f"{100 + 7 * 15}.25"
+    more = f"{day},R03,,INV-999,,5.00,,,\r\n{day},R16,,,CREDIT,{amount},Payee 015,****0151,\r\n"
+    upload: Any = {"name": "returns.csv", "mimeType": "text/csv", "buffer": told + more.encode()}
+    daniel.locator("input[type=file]").set_input_files(upload)
+    daniel.get_by_role("button", name="Take in").click()
+    expect(daniel.get_by_role("status")).to_contain_text("3 lines recorded, 1 line perhaps found, 1 line not recorded")
+    daniel.get_by_text("Say which payment it is").click()
+    look(daniel, "18-returns")
+    form = daniel.locator("form:has(select)")
+    form.get_by_label("How you know").fill("called the bank")
+    form.get_by_label("Your password").fill(office.passwords["daniel"])
+    form.get_by_role("button", name="This one came back").click()
+    expect(daniel.get_by_text("Say which payment it is")).to_have_count(0)
+    daniel.goto(run)
+    expect(daniel.get_by_text("3 payments came back")).to_be_visible()
+    look(daniel, "19-came-back")
+    daniel.get_by_role("link", name="What came back, and what to do").click()
+    daniel.get_by_text("Withdraw", exact=True).first.click()
+    look(daniel, "20-returns-of-a-batch")
+
+
 def _on_a_phone(office: Office, run: str) -> None:
     """At 390 pixels, dark and without motion nothing stands beside the screen; the keyboard alone reaches the page."""
     nina = office.sign_in("nina", color_scheme="dark", reduced_motion="reduce")
@@ -246,6 +279,7 @@ def _on_a_phone(office: Office, run: str) -> None:
         ("14-phone-run", run),
         ("15-phone-check", run.replace("/run", "/check")),
         ("16-phone-history", f"{office.url}history"),
+        ("21-phone-returns", f"{office.url}returns"),
     ):
         nina.goto(address)
         assert nina.evaluate("document.documentElement.scrollWidth") <= 390, name
@@ -340,7 +374,7 @@ def test_long_names_stay_within_a_narrow_window(office: Office) -> None:
     daniel.get_by_label("Your password").fill(office.passwords["daniel"])
     daniel.get_by_role("button", name=re.compile("^Approve and send")).click()
     expect(daniel.locator(".pace")).to_contain_text("The run ended")
-    pages = [daniel.url, f"{office.url}audit", f"{office.url}doubts", f"{office.url}rules"]
+    pages = [daniel.url, *(f"{office.url}{name}" for name in ("audit", "doubts", "returns", "rules"))]
     pages.append(daniel.get_by_role("link", name="Reconcile").evaluate("one => one.href"))
     for width in (320, 1280):
         daniel.set_viewport_size({"width": width, "height": 800})
