@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 from batchpay.errors import SettingsNotUsable, WaitingForPerson
 from batchpay.ledger.days import DayLimits, Exceeded, MakerCheck
-from batchpay.payment import Actor, Totals, parse_cents
+from batchpay.payment import ON_THE_WEB, Actor, Totals, parse_cents
 from batchpay.settings import LimitsSettings, PolicySettings
 from batchpay.text import counted, folded, local_time, money, printable, row_count
 
@@ -82,9 +82,12 @@ class Policy:
         """Whether any total needs approval."""
         return bool(self.approvals) or self.second_above_cents is not None
 
-    def counted(self, approvals: Iterable[Approval], prepared_by: Actor, seal: str, now: datetime) -> list[Approval]:
+    def counted(
+        self, approvals: Iterable[Approval], prepared_by: Actor, seal: str, now: datetime, off: Collection[str] = ()
+    ) -> list[Approval]:
         """Return those that count: each person once, not the preparer, for this seal, none expired or in the future.
 
+        Nor those of people of the page who are switched `off`.
         People with a login of their own are counted first: an account that they share may be any of them.
         """
         counted: list[Approval] = []
@@ -92,7 +95,7 @@ class Policy:
             others = (prepared_by, *(one.who for one in counted))
             is_other = person_key(approval.who) and not any(may_be_one(approval.who, other) for other in others)
             is_in_time = approval.at <= now < approval.at + timedelta(days=self.days)
-            if is_other and is_in_time and approval.seal == seal:
+            if is_other and is_in_time and approval.seal == seal and not is_off(approval.who, off):
                 counted.append(approval)
         return counted
 
@@ -167,6 +170,11 @@ class OfMaker:
 def person_key(actor: Actor) -> str:
     """Return what two spellings of one person share, on any machine: case, width, blanks and domain don't matter."""
     return _key(actor.name)
+
+
+def is_off(actor: Actor, off: Collection[str]) -> bool:
+    """Return whether a person of the page is among those who are switched off."""
+    return actor.name in off and actor.authenticated_by.startswith(ON_THE_WEB)
 
 
 def may_be_one(one: Actor, other: Actor) -> bool:

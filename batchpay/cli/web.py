@@ -186,23 +186,61 @@ def list_people(context: Context, /, home: Path | None) -> int:
 @_home
 @click.pass_obj
 def off(context: Context, /, name: str, home: Path | None) -> int:
-    """Stop a person from signing in, effective immediately. What they did stays recorded; reset lets them in again.
+    """Stop a person from signing in, effective immediately; reset --on lets them in again. What they did stays.
+
+    An approval of theirs that was not used counts no more. What is scheduled with one stays so, and is listed.
 
     Example: batchpay web user off maria
     """
     from batchpay.web import people
 
     with _opened(context, home) as (store, ledger):
-        people.switch_off(store, ledger, actor(), name)
-    output.tell(context, {"name": name, "off": True, "exit_code": 0}, f"off      {printable(name)}")
+        ahead = people.switch_off(store, ledger, actor(), name)
+    told = "\n".join(map(printable, [f"off      {name}", *ahead]))
+    output.tell(context, {"name": name, "off": True, "scheduled": ahead, "exit_code": 0}, told)
+    return 0
+
+
+@user.command("set", short_help="Change a person's roles, limit or shown name.")
+@click.argument("name")
+@click.option("--role", "roles", multiple=True, type=click.Choice(_ROLES), help="All the roles from now on.")
+@click.option("--shown", metavar="TEXT", help="The person's name as others see it.")
+@click.option("--limit", type=Cents(), metavar="AMOUNT", help="Highest total this person may approve.")
+@_home
+@click.pass_obj
+def set_person(
+    context: Context,
+    /,
+    name: str,
+    roles: tuple[str, ...],
+    shown: str | None,
+    limit: int | None,
+    home: Path | None,
+) -> int:
+    """Change what is named, and leave the rest as it is, effective immediately.
+
+    Who may approve or settle from now on, and has no authenticator, gets one and a new password.
+
+    Example: batchpay web user set maria --role prepare --role look
+    """
+    from batchpay.web import people
+
+    if not roles and shown is None and limit is None:
+        raise click.UsageError("name what is to be changed")
+    with _opened(context, home) as (store, ledger):
+        made = people.change(store, ledger, actor(), name, roles, limit, shown)
+    if made is not None:
+        return _hand_over(context, name, made)
+    output.tell(context, {"name": name, "exit_code": 0}, f"changed  {printable(name)}")
     return 0
 
 
 @user.command(short_help="Give a person a new password and authenticator.")
 @click.argument("name")
+@click.option("--on", is_flag=True, help="Also let in again a person who was switched off.")
 @_home
 @click.pass_obj
-def reset(context: Context, /, name: str, home: Path | None) -> int:
+def reset(context: Context, /, name: str, on: bool, home: Path | None) -> int:
     """Give a person a new password and, if they had one, a new authenticator; all their sessions end.
 
     Example: batchpay web user reset maria
@@ -210,7 +248,7 @@ def reset(context: Context, /, name: str, home: Path | None) -> int:
     from batchpay.web import people
 
     with _opened(context, home) as (store, ledger):
-        made = people.reset(store, ledger, actor(), name)
+        made = people.reset(store, ledger, actor(), name, on=on)
     return _hand_over(context, name, made)
 
 

@@ -535,8 +535,11 @@ class Ledger(Protocol):
     def note_backup(self, who: str, name: str) -> None:
         """Record that a copy was made, and its file's name, for whoever checks when the last one was."""
 
-    def note_person(self, who: str, what: str) -> None:
-        """Record a change of the people who may sign in to the page: who made it, and what it was."""
+    def note_person(self, who: str, what: str, name: str = "", *, is_off: bool = False) -> None:
+        """Record a change of one of the people who may sign in to the page: who made it, and what it was."""
+
+    def people_off(self) -> frozenset[str]:
+        """Return the people of the page who were switched off: what they agreed to before does not count anymore."""
 
     def old_batches(self, before: datetime) -> list[OldBatch]:
         """List the batches with names, details and messages to which nothing has happened since, the oldest first."""

@@ -17,12 +17,14 @@ from batchpay.errors import (
     WrongUse,
 )
 from batchpay.ledger.columns import CANCELLED
+from batchpay.ledger.contract import RegisteredMeanwhile
 from batchpay.ledger.database import Statements, Store, Transaction, View
 from batchpay.ledger.event_chain import account_noted, approvers_of, limits_lifted, plan_detail, to_datetime
 from batchpay.ledger.mover import Mover
 from batchpay.ledger.records import (
     CLOCK_ACCEPTED,
     MACHINE_ACCEPTED,
+    PERSON_CHANGED,
     PLAN_USED,
     RESTORED_REASON,
     SETTLED,
@@ -34,7 +36,7 @@ from batchpay.ledger.records import (
     what_accepting_means,
 )
 from batchpay.ledger.states import IN_DOUBT, PENDING, SENDING, STATE_CODES, IllegalMove
-from batchpay.payment import Totals
+from batchpay.payment import ON_THE_WEB, Actor, Totals
 
 IN_DOUBT_SETTLED = "rows in doubt are settled"
 LEDGER_ACCEPTED = "a ledger is accepted"
@@ -189,6 +191,13 @@ def confirm(store: Store, who: str, why: str) -> None:
         transaction.event(SETTLED, None, who, why or None, {})
 
 
+def people_off(view: View, statements: Statements) -> frozenset[str]:
+    """Return the people of the page who were switched off: each change of one of them notes all."""
+    kinds = (PERSON_CHANGED, PERSON_CHANGED)
+    _, detail = view.execute(statements.LAST_OF_KINDS, kinds).fetchone() or ("", "{}")
+    return frozenset(json.loads(detail).get("off", ()))
+
+
 def use_plan(transaction: Transaction, batch: int, who: str, sign_off: SignOff, adds: Totals) -> None:
     """Use up a plan, in the transaction of what it lets through; raises if that is not what was approved."""
     if adds != sign_off.adds:
@@ -197,6 +206,9 @@ def use_plan(transaction: Transaction, batch: int, who: str, sign_off: SignOff, 
     known = _batch_of(sign_off.plan, transaction.execute(transaction.statements.PLANS_USED, (PLAN_USED,)))
     if known is not None:
         raise FileRefused(f"this plan was already used, for batch {known}")
+    off = {str(Actor(name, "", ON_THE_WEB)) for name in people_off(transaction, transaction.statements)}
+    if off & {sign_off.prepared_by, *(approval.who for approval in sign_off.approvals)}:
+        raise RegisteredMeanwhile("a person who agreed to the plan was switched off; look again")
     transaction.event(PLAN_USED, batch, who, None, plan_detail(sign_off, adds))
 
 

@@ -302,9 +302,15 @@ class StoredLedger(StoredFacts[StoreT], ABC, Generic[StoreT, _Run]):
         with self.store.transaction() as transaction:
             transaction.event(BACKED_UP, None, who, None, {"file": name})
 
-    def note_person(self, who: str, what: str) -> None:
+    def note_person(self, who: str, what: str, name: str = "", *, is_off: bool = False) -> None:
         with self.store.transaction() as transaction:
-            transaction.event(PERSON_CHANGED, None, who, what, {})
+            transaction.registrations()  # until the end no plan is used
+            off = decisions.people_off(transaction, transaction.statements) - {name} | ({name} if is_off else set())
+            transaction.event(PERSON_CHANGED, None, who, what, {"off": sorted(off)} if off else {})
+
+    def people_off(self) -> frozenset[str]:
+        with self.store.reading() as view:
+            return decisions.people_off(view, self.store.statements)
 
     def old_batches(self, before: datetime) -> list[OldBatch]:
         return retention.old_batches(self.store, before)

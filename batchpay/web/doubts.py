@@ -116,7 +116,8 @@ def _requests(here: Site, batch: str, doubts: Mapping[int, Doubt], file_id: str 
     """Return the requests about attempts that are in doubt now; those about an earlier attempt of a row lapse."""
     waiting, stale, person = {}, [], current_person()
     file = here.store.file(file_id) if file_id else None
-    for one in here.store.all("SELECT * FROM again WHERE batch = ? AND state = 'asked' ORDER BY row", batch):
+    asked = "batch = ? AND state = 'asked' AND who NOT IN (SELECT name FROM user WHERE is_off)"
+    for one in here.store.all(f"SELECT * FROM again WHERE {asked} ORDER BY row", batch):  # noqa: S608 - no words of others
         doubt = doubts.get(one["row"])
         if doubt is None or doubt.attempt != one["attempt"]:
             stale.append(one)

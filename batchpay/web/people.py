@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+import json
 import re
 import secrets
 import urllib.parse
@@ -16,6 +17,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from sqlite3 import Connection
 from threading import Lock
 from typing import Any
 
@@ -26,6 +28,7 @@ from batchpay.errors import WrongUse
 from batchpay.gateway.origin import is_rehearsal
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
+from batchpay.ledger.records import PLAN_USED
 from batchpay.payment import ON_THE_WEB, Actor, format_cents
 from batchpay.settings import Settings
 from batchpay.text import money, printable
@@ -121,7 +124,7 @@ def add(
     made = NewSecrets(_new_password(), new_secret() if wants_code else None)
     with store.write() as db:
         for (known,) in db.execute("SELECT name FROM user"):
-            if person_key(Actor(known, "")) == person_key(Actor(name, "")):  # approvals take them for one person
+            if _letters(known) == _letters(name):  # people, and approvals, take them for one person
                 raise WrongUse(
                     f"there is already a person {known}: batchpay web user reset {known} sets a new password"
                 )
@@ -138,35 +141,88 @@ def add(
             ),
         )
         limited = f", approves up to {money(limit_cents)}" if limit_cents is not None else ""
-        ledger.note_person(str(by), f"added {name}: {', '.join(held)}{limited}")
+        ledger.note_person(str(by), f"added {name}: {', '.join(held)}{limited}", name)
     return made
 
 
-def reset(store: WebStore, ledger: Ledger, by: Actor, name: str) -> NewSecrets:
-    """Give a person a new password and, if they had one, a new authenticator; ends their sessions."""
+def reset(store: WebStore, ledger: Ledger, by: Actor, name: str, *, on: bool = False) -> NewSecrets:
+    """Give a person a new password and, if they had one, a new authenticator; ends their sessions.
+
+    Raises WrongUse for someone who is switched off, unless they are to be `on` again.
+    """
     found = _found(store, name)
-    made = NewSecrets(_new_password(), new_secret() if found["totp"] is not None else None)
+    if found["is_off"] and not on:
+        raise WrongUse(f"{name} is switched off; to let them in again: batchpay web user reset {name} --on")
     with store.write() as db:
-        db.execute(
-            "UPDATE user SET hash = ?, totp = ?, totp_used = 0, is_off = 0 WHERE name = ?",
-            (generate_password_hash(made.password, _HASH), _sealed(ledger, name, made.code_secret), name),
-        )
-        db.execute("DELETE FROM session WHERE person = ?", (name,))
-        db.execute(
-            "DELETE FROM failure WHERE who IN (?, ?) OR who >= ? AND who < ?",
-            (f"of {name}", f"proof {name}", f"name {name}|", f"name {name}}}"),
-        )
-        ledger.note_person(str(by), f"gave {name} a new password{' and authenticator' if made.code_secret else ''}")
+        made = _renew(db, ledger, name, with_code=found["totp"] is not None)
+        db.execute("UPDATE user SET is_off = 0 WHERE name = ?", (name,))
+        what = f"gave {name} a new password{' and authenticator' if made.code_secret else ''}"
+        ledger.note_person(str(by), what + (", and switched them on" if found["is_off"] else ""), name)
     return made
 
 
-def switch_off(store: WebStore, ledger: Ledger, by: Actor, name: str) -> None:
-    """Stop a person from signing in; what they did stays recorded, and the name stays theirs."""
+def _renew(db: Connection, ledger: Ledger, name: str, *, with_code: bool) -> NewSecrets:
+    made = NewSecrets(_new_password(), new_secret() if with_code else None)
+    db.execute(
+        "UPDATE user SET hash = ?, totp = ?, totp_used = 0 WHERE name = ?",
+        (generate_password_hash(made.password, _HASH), _sealed(ledger, name, made.code_secret), name),
+    )
+    db.execute("DELETE FROM session WHERE person = ?", (name,))
+    db.execute(
+        "DELETE FROM failure WHERE who IN (?, ?) OR who >= ? AND who < ?",
+        (f"of {name}", f"proof {name}", f"name {name}|", f"name {name}}}"),
+    )
+    return made
+
+
+def change(
+    store: WebStore,
+    ledger: Ledger,
+    by: Actor,
+    name: str,
+    roles: Iterable[str],
+    limit_cents: int | None,
+    shown: str | None,
+) -> NewSecrets | None:
+    """Change a person's roles, limit or shown name, as far as given; return new secrets if a role takes them."""
+    found = _found(store, name)
+    held = sorted(set(roles), key=list(ROLES).index) or found["roles"].split()
+    limit_cents = found["limit_cents"] if limit_cents is None else limit_cents
+    new = printable(shown or found["shown"])
+    proves = found["totp"] is None and any(role in PROVES and role not in found["roles"].split() for role in held)
+    limited = f", approves up to {money(limit_cents)}" if limit_cents is not None else ""
+    with store.write() as db:
+        made = _renew(db, ledger, name, with_code=True) if proves else None
+        db.execute(
+            "UPDATE user SET roles = ?, limit_cents = ?, shown = ? WHERE name = ?",
+            (" ".join(held), limit_cents, new, name),
+        )
+        what = f"changed {name} ({new}): {', '.join(held)}{limited}"
+        ledger.note_person(str(by), what, name, is_off=bool(found["is_off"]))
+    return made
+
+
+def switch_off(store: WebStore, ledger: Ledger, by: Actor, name: str) -> list[str]:
+    """Stop a person from signing in; what they did stays recorded, and the name stays theirs.
+
+    Returns what is scheduled that they approved, a line for each batch: it stays as well.
+    """
     _found(store, name)
     with store.write() as db:
         db.execute("UPDATE user SET is_off = 1 WHERE name = ?", (name,))
         db.execute("DELETE FROM session WHERE person = ?", (name,))
-        ledger.note_person(str(by), f"switched off {name}")
+        ledger.note_person(str(by), f"switched off {name}", name, is_off=True)
+    return [
+        f"{name} approved batch {batch.batch} of {batch.file}, {batch.scheduled_told}; if it must not be paid: "
+        f"batchpay cancel {batch.batch} --reason TEXT"
+        for batch in ledger.batches()
+        if batch.scheduled.rows and _approved(ledger, batch.batch, str(Actor(name, "", ON_THE_WEB)))
+    ]
+
+
+def _approved(ledger: Ledger, batch: str, who: str) -> bool:
+    used = (json.loads(one.detail) for one in ledger.events(batch) if one.kind == PLAN_USED)
+    return any(who == one["who"] for plan in used for one in plan["approvals"])
 
 
 def everybody(store: WebStore) -> list[dict[str, Any]]:
@@ -213,6 +269,10 @@ def _found(store: WebStore, name: str) -> Row:
     if found is None:
         raise WrongUse(f"there is no person {printable(name)}: batchpay web user list")
     return found
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, person_key(Actor(name, ""))))
 
 
 def _sealed(ledger: Ledger, name: str, secret: bytes | None) -> bytes | None:

@@ -87,6 +87,8 @@ def _batch_of(plan: PlanText, task: Task, settings: Settings) -> str | None:
             raise WaitingForPerson(
                 "the person who prepared this is among those who approved it; another person must approve it"
             )
+        if task.file["asked_by"] in ledger.people_off() and ledger.batch_of_plan(found.id) is None:
+            raise WaitingForPerson("the person who requested this is switched off; another person must request it")
         batch, went_as = ledger.batch_of_plan(found.id), task.file["batch"]
         if batch is None and went_as is not None:
             try:

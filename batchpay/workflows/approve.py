@@ -11,10 +11,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 
-from batchpay.approval.approvals import Approval, Policy
+from batchpay.approval.approvals import Approval, Policy, is_off
 from batchpay.approval.plan import Plan, PlanText
 from batchpay.approval.proposal import Proposal
-from batchpay.errors import FileRefused
+from batchpay.errors import FileRefused, WaitingForPerson
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import SignOff
@@ -145,7 +145,11 @@ def let_through(
     if before := made_before_a_restore(ledger, plan):
         raise FileRefused(f"{before}; nothing was sent. Prepare a new plan, and have it approved")
     plan.verify(proposal, ledger)
-    counted = policy.counted(plan.approvals, plan.prepared_by, plan.seal, now)
+    off = ledger.people_off()
+    if is_off(plan.prepared_by, off):
+        name = printable(str(plan.prepared_by))
+        raise WaitingForPerson(f"{proposal.file}: {name} prepared this, and is switched off: prepare it again")
+    counted = policy.counted(plan.approvals, plan.prepared_by, plan.seal, now, off)
     if proposal.to_send.total.rows:
         policy.require(proposal.file, proposal.batch_total.cents, len(counted), over_limit=over, of_maker=of)
     return LetThrough(plan.sign_off(counted))
@@ -153,7 +157,7 @@ def let_through(
 
 def _view(plan: Plan, ledger: Ledger, settings: Settings, now: datetime) -> PlanView:
     policy = policy_in_force(ledger, settings).approvals
-    counted = policy.counted(plan.approvals, plan.prepared_by, plan.seal, now)
+    counted = policy.counted(plan.approvals, plan.prepared_by, plan.seal, now, ledger.people_off())
     adds, cents = plan.totals("new") + plan.totals("released"), {side: plan.totals(side).cents for side in Direction}
     of = of_maker(ledger, policy, plan.prepared_by, plan.content["environment"], cents, adds.cents)
     needed = policy.needed(plan.batch_cents, over_limit="over_limits" in plan.content, of_maker=of)

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from batchpay.approval.approvals import Approval, OfMaker, Policy
+from batchpay.approval.approvals import Approval, OfMaker, Policy, is_off
 from batchpay.errors import FileRefused, SettingsNotUsable, WrongUse
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
@@ -254,15 +254,16 @@ def decide_lowering(settings: Settings, actor: Actor, refused_for: str | None = 
     Raises WrongUse where there is none, and WaitingForPerson where another person must approve.
     """
     with closing(open_ledger(settings.ledger)) as ledger:
-        policy, now = policy_in_force(ledger, settings).approvals, ledger.now()
+        policy, now, off = policy_in_force(ledger, settings).approvals, ledger.now(), ledger.people_off()
 
         def decided(recorded: _Values | None, lowering: Lowering | None) -> tuple[_Values, Lowering | None]:
             if lowering is None:
                 raise WrongUse("nobody asks to lower the policy")
             if refused_for is not None:
                 return recorded or NONE, None
-            policy.require_other(actor, lowering.approvals, lowering.who)
-            approvals = (*lowering.approvals, Approval(actor, now, "", ""))
+            given = [one for one in lowering.approvals if not is_off(one.who, off)]
+            policy.require_other(actor, given, lowering.who)
+            approvals = (*given, Approval(actor, now, "", ""))
             if len(approvals) >= policy.most:
                 return dict(lowering.to), None
             return recorded or NONE, replace(lowering, approvals=approvals)

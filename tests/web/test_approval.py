@@ -13,10 +13,11 @@ import pytest
 
 from batchpay.approval.plan import PlanText
 from batchpay.errors import BatchpayError, LedgerNotUsable, WaitingForPerson
+from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Actor, Totals
 from batchpay.settings import LimitsSettings
-from batchpay.web import approval, run_job
+from batchpay.web import approval, people, run_job
 from batchpay.web.acts import page_settings
 from batchpay.workflows.approve import add_approval
 from tests.web.house import ROWS, WRONG, House, words_of
@@ -237,6 +238,22 @@ def test_the_child_counts_no_approval_of_whoever_asked(house: House) -> None:
     house.work()
     assert not house.arrived
     assert "is among those who approved it" in house.file(file_id)["told"]
+
+
+@pytest.mark.parametrize("who", ["daniel", "maria"])
+def test_whoever_is_switched_off_before_the_plan_is_used_has_not_agreed(house: House, who: str) -> None:
+    """An approval, or a request, by somebody who has left meanwhile sent the file; on the page all waits anew."""
+    root = Actor("root", "host")
+    file_id = house.ask()
+    house.approve(file_id)
+    with closing(open_ledger(house.site.settings.ledger)) as ledger:
+        assert people.switch_off(house.store, ledger, root, who) == []
+    house.work()
+    assert not house.arrived
+    assert (house.file(file_id)["state"], house.file(file_id)["plan"]) == ("checked", None)
+    with closing(open_ledger(house.site.settings.ledger)) as ledger:
+        people.reset(house.store, ledger, root, who, on=True)
+        assert ledger.people_off() == frozenset()
 
 
 def test_two_who_approve_at_once_are_both_counted(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

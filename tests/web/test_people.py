@@ -32,11 +32,12 @@ def test_a_person_is_added_reset_and_switched_off(house: House, call: Caller) ->
     call("web", "user", "off", "olga", "--json")
     assert client.get("/").status_code == 302
     assert enter(client, "olga", first["password"]).status_code == 401
-    second = call("web", "user", "reset", "olga", "--json")
+    assert call.fails("web", "user", "reset", "olga") == 2
+    second = call("web", "user", "reset", "olga", "--on", "--json")
     assert enter(client, "olga", first["password"]).status_code == 401
     assert enter(client, "olga", second["password"]).status_code == 303
     told = [event["why"] for event in house.events("person changed")]
-    assert told == ["added olga: prepare", "switched off olga", "gave olga a new password"]
+    assert told == ["added olga: prepare", "switched off olga", "gave olga a new password, and switched them on"]
     listed = {one["name"]: one for one in call("web", "user", "list", "--json")["people"]}
     assert listed["olga"] == {
         "name": "olga", "shown": "Olga Tarr", "roles": ["prepare"], "limit": None, "code": False, "off": False,
@@ -60,6 +61,37 @@ def test_names_are_plain(call: Caller, name: str) -> None:
     assert call.fails("web", "user", "add", "--role", "look", "--", name) == 2
 
 
+def test_a_person_is_changed_and_each_change_recorded(house: House, call: Caller) -> None:
+    """What is not named stays; whoever comes to move money gets an authenticator, and signs in anew."""
+    first = call("web", "user", "add", "olga", "--role", "prepare", "--json")
+    client = house.app.test_client()
+    assert enter(client, "olga", first["password"]).status_code == 303
+    assert call("web", "user", "set", "olga", "--shown", "Olga Tarr", "--json") == {"name": "olga", "exit_code": 0}
+    assert "Olga Tarr" in words_of(client.get("/"))
+    second = call("web", "user", "set", "olga", "--role", "look", "--role", "approve", "--limit", "500.00", "--json")
+    assert second["code_address"].startswith("otpauth://totp/")
+    assert client.get("/").status_code == 302
+    call("web", "user", "off", "olga", "--json")
+    call("web", "user", "set", "olga", "--limit", "600.00", "--json")
+    for wrong in (["olga"], ["nobody", "--limit", "1.00"]):
+        assert call.fails("web", "user", "set", *wrong) == 2
+    (found,) = [one for one in call("web", "user", "list", "--json")["people"] if one["name"] == "olga"]
+    assert (found["roles"], found["limit"], found["code"], found["off"]) == (["approve", "look"], "600.00", True, True)
+    assert [event["why"] for event in house.events("person changed")] == [
+        "added olga: prepare", "changed olga (Olga Tarr): prepare",
+        "changed olga (Olga Tarr): approve, look, approves up to 500.00", "switched off olga",
+        "changed olga (Olga Tarr): approve, look, approves up to 600.00",
+    ]  # fmt: skip
+    with closing(open_ledger(house.site.settings.ledger)) as ledger:
+        assert ledger.people_off() == {"olga"}
+
+
+@pytest.mark.parametrize("name", ["ma.ria", "maria_", "m-aria@example.com"])
+def test_names_that_differ_in_punctuation_alone_are_one(call: Caller, name: str) -> None:
+    """Nobody who reads a list of approvals can tell them apart."""
+    assert call.fails("web", "user", "add", name, "--role", "look") == 2
+
+
 def test_a_name_is_one_person_for_good(house: House, call: Caller) -> None:
     """Nobody takes over the name of somebody who was switched off; nobody unknown is switched off or reset."""
     assert call.fails("web", "user", "add", "maria", "--role", "look") == 2
@@ -75,7 +107,7 @@ def test_a_change_that_the_ledger_can_not_record_is_not_made(house: House, monke
     """Without its event in the history nobody is added."""
     with closing(open_ledger(house.site.settings.ledger)) as ledger:
 
-        def fails(who: str, what: str) -> None:
+        def fails(*_: str) -> None:
             raise WrongUse("the ledger's disk is full")
 
         monkeypatch.setattr(ledger, "note_person", fails)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from batchpay.approval.plan import PlanText
+from batchpay.approval.plan import Plan, PlanText
 from batchpay.errors import WaitingForPerson, WrongUse
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor
@@ -24,7 +24,7 @@ from batchpay.workflows.requests import CheckOptions, Decisions, file_request
 from tests.model import clock
 from tests.workflows.desk import ANN, Desk
 
-BEN, CLEO = Actor("ben", "desk-4"), Actor("cleo", "desk-5")
+BEN, CLEO, EVE = Actor("ben", "desk-4"), Actor("cleo", "desk-5"), Actor("eve", "desk-6")
 BILLS = [{"paymentId": f"P-{n}", "invoiceNumber": f"A-{n}", "amount": f"{n}0.00"} for n in range(1, 10)]
 
 
@@ -271,3 +271,69 @@ def test_two_files_at_once_do_not_both_fit(above_3000: Desk, monkeypatch: pytest
     with pytest.raises(WaitingForPerson, match=r"3,000\.00 with the credits that ann@desk-3"):
         alone(desk, 1, amount="1000.01")
     assert (alone_now, sum(desk.arrived.values())) == ([0], 1)
+
+
+def switch(desk: Desk, name: str, *, off: bool) -> None:
+    """Switch a person of the page off, or on again."""
+    with closing(open_ledger(desk.settings.ledger)) as ledger:
+        ledger.note_person("root@host", f"switched {name}", name, is_off=off)
+
+
+@pytest.fixture
+def prepared(desk: Desk, on_both: None) -> Callable[[Actor, Actor], Plan]:
+    """Return how a plan is made by one and approved by another, where one other person must."""
+    set_policy(desk.settings, {"approvals": 1}, None, "the board", ANN)
+
+    def made(by: Actor, approver: Actor) -> Plan:
+        desk.actor = by
+        plan = desk.dry_run(desk.file("pay.csv", BILLS[0]), with_plan=True).plan
+        assert plan is not None
+        with closing(open_ledger(desk.settings.ledger)) as ledger:
+            return plan.approved_by(approver, ledger.now(), ledger)
+
+    return made
+
+
+@pytest.mark.parametrize("who", ["ben", "eve"])
+def test_an_approval_and_a_request_count_if_their_people_are_on(
+    desk: Desk, prepared: Callable[[Actor, Actor], Plan], who: str
+) -> None:
+    """When the plan is used; a login of the command line is another's than a name on the page."""
+    plan = prepared(replace(EVE, authenticated_by="web"), replace(BEN, authenticated_by="web, password and code"))
+    path = desk.folder / "pay.csv"
+    switch(desk, "somebody", off=True)
+    switch(desk, who, off=True)
+    with pytest.raises(WaitingForPerson, match=r"needs approval|eve .*is switched off"):
+        desk.submit(path, plan=plan)
+    switch(desk, who, off=False)
+    assert desk.submit(path, plan=plan).exit_code == 0
+    switch(desk, who, off=True)
+    assert desk.resume().exit_code == 0, "what was used stays used"
+    with closing(open_ledger(desk.settings.ledger)) as ledger:
+        assert sorted(ledger.people_off()) == sorted(["somebody", who])
+
+
+def test_the_command_line_knows_people_by_their_login(desk: Desk, prepared: Callable[[Actor, Actor], Plan]) -> None:
+    """Switching a name of the page off says nothing of a login of that name."""
+    plan = prepared(EVE, BEN)
+    switch(desk, "ben", off=True)
+    assert desk.submit(desk.folder / "pay.csv", plan=plan).exit_code == 0
+
+
+def test_who_is_switched_off_while_the_plan_is_compared_has_not_agreed(
+    desk: Desk, prepared: Callable[[Actor, Actor], Plan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transaction that uses the plan looks once more."""
+    plan = prepared(EVE, replace(BEN, authenticated_by="web"))
+    look: Callable[..., Any] = approving.let_through
+
+    def then_off(*asked: Any) -> Any:
+        monkeypatch.setattr(submitting, "let_through", look)
+        found = look(*asked)
+        switch(desk, "ben", off=True)
+        return found
+
+    monkeypatch.setattr(submitting, "let_through", then_off)
+    with pytest.raises(WaitingForPerson, match="needs approval by another person"):
+        desk.submit(desk.folder / "pay.csv", plan=plan)
+    assert not desk.arrived
