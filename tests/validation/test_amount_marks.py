@@ -28,7 +28,8 @@ def failures(amounts: Sequence[tuple[str, str | None]]) -> list[Failure]:
         dict[str, str | None](VALID) | {"paymentId": f"P{at}", "amount": amount, "currencyCode": code}
         for at, (amount, code) in enumerate(amounts)
     ]
-    verdicts = [check(TextChunks(some), OPTIONS) for some in (rows[at : at + 900] for at in range(0, len(rows), 900))]
+    parts = (rows[at : at + 900] for at in range(0, len(rows), 900))
+    verdicts = [check(TextChunks(some, height=900), OPTIONS) for some in parts]
     return [one for verdict in verdicts for one in verdict.failures if one.column == "amount"]
 
 
@@ -118,13 +119,12 @@ def test_the_reason_is_given(amount: str, reason: str) -> None:
 
 def test_every_other_mark_has_a_reason() -> None:
     """No word of the table, wherever it is, leaves the amount as it was."""
-    for kind, marks in AMOUNT_MARKS.items():
-        for mark in marks:
-            found = failures(
-                [(f"12.00{mark}", None), (f"12.00 {mark.upper()}", None), (f"{mark.lower()} 12.00", "USD")]
-            )
-            assert [one.code for one in found] == ["format"] * 3, (kind, mark)
-            assert len({one.message for one in found}) == 1 and "write digits" not in found[0].message, (kind, mark)
+    marks = [mark for of_kind in AMOUNT_MARKS.values() for mark in of_kind]
+    ways = ("12.00{}", None, str), ("12.00 {}", None, str.upper), ("{} 12.00", "USD", str.lower)
+    found = failures([(text.format(case(mark)), code) for mark in marks for text, code, case in ways])
+    for mark, three in zip(marks, zip(*3 * [iter(found)], strict=True), strict=True):
+        assert [one.code for one in three] == ["format"] * 3, mark
+        assert len({one.message for one in three}) == 1 and "write digits" not in three[0].message, mark
 
 
 def test_parts_of_a_text() -> None:

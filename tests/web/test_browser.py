@@ -57,10 +57,15 @@ class Office:
     browser: Browser
     said: list[str] = field(default_factory=list)
     """What any console said."""
+    pages: list[Page] = field(default_factory=list)
+    """Those that are open: each asks and draws for as long as it is."""
 
     def sign_in(self, name: str, **options: Any) -> Page:
         """Open a person's browser, signed in."""
-        page = self.browser.new_context(viewport={"width": 1280, "height": 860}, **options).new_page()
+        page = self.browser.new_context(
+            viewport={"width": 1280, "height": 860}, reduced_motion="reduce", **options
+        ).new_page()
+        self.pages.append(page)
         page.set_default_timeout(WAIT_MS)
         page.on("console", lambda message: self.said.append(f"{name}: {message.type}: {message.text}"))
         page.on("pageerror", lambda error: self.said.append(f"{name}: {error}"))
@@ -70,6 +75,11 @@ class Office:
         page.get_by_role("button", name="Sign in").click()
         expect(page.locator(".who")).to_contain_text(PEOPLE[name][0])
         return page
+
+    def close(self) -> None:
+        """Close the browsers of all people."""
+        while self.pages:
+            self.pages.pop().context.close()
 
 
 @contextmanager
@@ -84,8 +94,15 @@ def running(command: list[str], home: Home) -> Iterator[str]:
             process.terminate()
 
 
+@pytest.fixture
+def office(opened: Office) -> Iterator[Office]:
+    """The office, in which nobody is signed in."""
+    yield opened
+    opened.close()
+
+
 @pytest.fixture(scope="module")
-def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
     """Sandbox, page and three people; a browser."""
     with real_browser() as browser:
         if browser is None:
@@ -168,11 +185,12 @@ def test_the_whole_story(office: Office) -> None:
     maria.get_by_placeholder("Note to the approver").fill("Payroll, week 47")
     maria.get_by_role("button", name="Request approval").click()
     expect(maria.get_by_text("To approve, you need the role approve")).to_be_visible()
+    office.close()
     run = _approve_without_script(office)
-    _watch(office, run)
-    _settle(office, run)
-    _take_returns(office, run)
-    _on_a_phone(office, run)
+    office.close()
+    for part in (_watch, _settle, _take_returns, _on_a_phone):
+        part(office, run)
+        office.close()
     assert office.said == []
 
 
@@ -272,7 +290,7 @@ def _take_returns(office: Office, run: str) -> None:
 
 def _on_a_phone(office: Office, run: str) -> None:
     """At 390 pixels, dark and without motion nothing stands beside the screen; the keyboard alone reaches the page."""
-    nina = office.sign_in("nina", color_scheme="dark", reduced_motion="reduce")
+    nina = office.sign_in("nina", color_scheme="dark")
     nina.set_viewport_size({"width": 390, "height": 844})
     for name, address in (
         ("13-phone-files", office.url),
