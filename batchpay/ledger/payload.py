@@ -59,11 +59,20 @@ def unseal_texts(keys: Keys, place: str, sealed: bytes) -> dict[int, bytes]:
 
 def unseal_bodies(keys: Keys, place: str, sealed: bytes) -> tuple[dict[int, bytes], dict[int, int]]:
     """Return the texts of a chunk by row, and the days of those that have one; raises LedgerDamaged."""
+    return texts_in(unsealed(keys, place, sealed), place)
+
+
+def unsealed(keys: Keys, place: str, sealed: bytes) -> bytes:
+    """Return a chunk's payload, with its texts end to end; raises LedgerDamaged."""
     compressed = keys.unseal(sealed, place)
     try:
-        plain = zstandard.ZstdDecompressor().decompress(compressed, max_output_size=_PLAIN_BYTES_MAX)
+        return zstandard.ZstdDecompressor().decompress(compressed, max_output_size=_PLAIN_BYTES_MAX)
     except zstandard.ZstdError:
         raise LedgerDamaged(f"the ledger is damaged: {place} can't be read") from None
+
+
+def texts_in(plain: bytes, place: str) -> tuple[dict[int, bytes], dict[int, int]]:
+    """Return what `unseal_bodies` does, of a payload that is decrypted."""
     count = int.from_bytes(plain[:4], "little")
     header = array("I")
     header.frombytes(plain[4 : 4 + 8 * count])

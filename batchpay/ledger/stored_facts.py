@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 from batchpay.errors import LedgerDamaged, WrongUse
@@ -29,13 +30,13 @@ from batchpay.ledger.facts import (
     NewFact,
 )
 from batchpay.ledger.payload import place_of as place_of_payload
-from batchpay.ledger.payload import unseal_texts
+from batchpay.ledger.payload import texts_in, unsealed
 from batchpay.ledger.reading import Details, batch_number
 from batchpay.ledger.states import STATES
 from batchpay.payment import Environment, State
 from batchpay.text import compatible, place_of, place_word, write_ranges
 
-_INVOICE = re.compile(rb'"invoiceNumber":("(?:[^"\\]|\\.)*")')
+_INVOICE = re.compile(rb'"invoiceNumber":("[^"\\]*(?:\\.[^"\\]*)*")')
 StoreT = TypeVar("StoreT", bound=Store)
 _Place = tuple[int, int]
 """A batch's number, and a row's."""
@@ -139,6 +140,11 @@ class _Look:
         }
         return [self._fact(one, lines[one["batch"], one["row"]]) for one in found]
 
+    @cache  # noqa: B019 - a view is short
+    def facts_of(self, batch: int) -> list[Fact]:
+        """Return the facts of a batch."""
+        return self.facts(self._sql.of_batch, batch=batch)
+
     def _fact(self, values: _Values, line: int | None) -> Fact:
         at, who, file = self._taken_in(values["event"])
         name, paid_by = self.names[values["batch"]]
@@ -168,7 +174,7 @@ class _Look:
         found: dict[_Place, FoundPayment] = {}
         for batch, rows in _by_batch(place for place in places if place[0] in self.names).items():
             facts: defaultdict[int, list[Fact]] = defaultdict(list)
-            for fact in self.facts(self._sql.of_batch, batch=batch):
+            for fact in self.facts_of(batch):
                 if not fact.withdrawn:
                     facts[fact.row].append(fact)
             known = sorted(self._rows(batch, rows), key=lambda row: row[0])
@@ -208,15 +214,21 @@ class _Look:
         texts = [_as_compared(value), *([value] if older[0] else [])]
         return {*digest_numbers([one for one in self._store.keys.digest("payment id", texts, 16) if one])}
 
-    def _of_invoices(self, wanted: Container[str], asked: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
+    def _of_invoices(self, wanted: Collection[str], asked: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
         """Yield those wanted with batch and row of each payment, out of the details of batches.
 
-        A digest in every row would make registering a tenth slower; a million details are searched in two seconds.
+        A digest in every row would make registering a tenth slower; a million details are searched in a second, where
+        only few are wanted: then most chunks, looked through as a whole, have none of them.
         """
+        spelled = {json.dumps(invoice, ensure_ascii=False)[1:-1] for invoice in wanted}
         for (batch,) in self._view.execute(self._sql.batches_since, asked).fetchall():
             for chunk, sealed in self._store.stream(self._view, self._sql.details, {"batch": batch}):
-                texts = unseal_texts(self._store.keys, place_of_payload("details", batch, chunk), sealed)
-                for row, text in texts.items():
+                place = place_of_payload("details", batch, chunk)
+                plain = unsealed(self._store.keys, place, sealed)
+                invoices = compatible(b"\n".join(_INVOICE.findall(plain)).decode(errors="replace")).split("\n")
+                if spelled.isdisjoint(invoice[1:-1].strip() for invoice in invoices):
+                    continue
+                for row, text in texts_in(plain, place)[0].items():
                     if (found := _INVOICE.search(text)) and (invoice := _as_compared(json.loads(found[1]))) in wanted:
                         yield invoice, batch, row
 
@@ -345,7 +357,7 @@ class _Recording:
         known = {
             mark
             for batch in {number for number, _ in payments}
-            for fact in self._look.facts(sql.of_batch, batch=batch)
+            for fact in self._look.facts_of(batch)
             for mark in _marks(fact, fact.is_recurring, withdrawn=fact.withdrawn)
         }
         (number,), (event,) = (
