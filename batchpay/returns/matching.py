@@ -9,7 +9,7 @@ as there are such payments are paired; otherwise nothing says which one came bac
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
@@ -52,6 +52,8 @@ class Match:
     payment: FoundPayment | None = None
     perhaps: Sequence[FoundPayment] = ()
     """The payments that it may be about, for a person who knows which."""
+    account: bytes | None = None
+    """The digest of its account; None where the line has no whole one."""
 
     def set(self, verdict: Verdict, why: str = "", payment: FoundPayment | None = None) -> None:
         """Say what it is."""
@@ -88,9 +90,11 @@ class Matcher:
         self._taken = set[_Place]()
         """Payments that another line of the file is about."""
 
-    def match(self, lines: Iterable[ReturnLine]) -> list[Match]:
+    def match(self, lines: Sequence[ReturnLine]) -> list[Match]:
         """Decide about every line, in order."""
-        matches = [Match(line) for line in lines]
+        texts = [f"{one.routing}\x1f{one.account}" if one.routing and one.account else None for one in lines]
+        accounts = self._ledger.digest("account", texts, 8)
+        matches = [Match(line, account=account) for line, account in zip(lines, accounts, strict=True)]
         tomorrow = self._ledger.today() + timedelta(days=1)
         left = [one for one in matches if not _is_set_aside(one, tomorrow)]
         since = min((one.day for one in left), default=date.max) - _LOOKED_BACK
@@ -124,23 +128,18 @@ class Matcher:
         self, by: Key, matches: Sequence[Match], environment: Environment, since: date
     ) -> dict[int, tuple[Match, list[FoundPayment]]]:
         """Return the payments that a key finds, by the match (its id); without those that went to other accounts."""
-        accounts = self._accounts([one.line for one in matches])
-        values = accounts if by == "account" else [_value(one.line, by) for one in matches]
+        values = [one.account if by == "account" else _value(one.line, by) for one in matches]
         asked = list({value for value in values if value})
         payments = self._ledger.sent_rows(by, asked, environment, datetime.combine(since, time(), UTC)) if asked else {}
         found = {}
-        for one, value, account in zip(matches, values, accounts, strict=True):
+        for one, value in zip(matches, values, strict=True):
             of_key = payments.get(value, []) if value else []
-            if some := [each for each in of_key if account in (None, each.account)]:
+            if some := [each for each in of_key if one.account in (None, each.account)]:
                 found[id(one)] = one, some
             elif of_key:
                 one.set(Verdict.LISTED, "another account")
                 one.perhaps = of_key
         return found
-
-    def _accounts(self, lines: Sequence[ReturnLine]) -> list[bytes | None]:
-        texts = [f"{line.routing}\x1f{line.account}" if line.routing and line.account else None for line in lines]
-        return self._ledger.digest("account", texts, 8)
 
     def _day(self, payment: FoundPayment) -> date:
         """Return the day on which a payment was sent; far ahead for one that never was."""
@@ -148,23 +147,31 @@ class Matcher:
 
     def _fitting(self, one: Match, found: Sequence[FoundPayment], by: Key) -> list[FoundPayment]:
         """Return the payments that the line may be about, or say of the line why it is about none of them."""
-        line, code, day = one.line, one.code, one.day
-        is_return = code.kind == FactKind.RETURNED
-        near = [each for each in found if each.is_recurring or code.is_within(self._day(each), day)]
-        steps: tuple[tuple[str, Callable[[FoundPayment], bool]], ...] = (
-            ("no amount", lambda each: line.cents is not None or not is_return),
-            ("another amount", lambda each: line.cents in (None, each.amount_cents)),
-            ("another direction", lambda each: line.direction in (None, each.direction)),
-            (f"its payment is {found[0].state.words}", lambda each: each.state in _SENT),
-            ("dated before it was sent", lambda each: self._day(each) <= day),
-            ("dated too long after it was sent", lambda each: by != "account" or each in near),
-        )
-        fitting = list(found)
-        for why, fits in steps:
-            if not (fitting := list(filter(fits, fitting))):
-                one.set(Verdict.LISTED, why, found[0])
-                return []
-        return [each for each in fitting if each in near] or fitting
+        reached = [self._checked(each, one) for each in found]
+        fitting = [each for each, at in zip(found, reached, strict=True) if at == len(_CHECKS)]
+        if not fitting:
+            nearest = found[reached.index(max(reached))]
+            one.set(Verdict.LISTED, _CHECKS[max(reached)].format(nearest.state.words), nearest)
+            return []
+        if by != "account" and len(fitting) == 1:
+            return fitting
+        near = [each for each in fitting if each.is_recurring or one.code.is_within(self._day(each), one.day)]
+        if by == "account" and not near:
+            one.set(Verdict.LISTED, "dated too long after it was sent", found[0])
+        return near if near or by == "account" else fitting
+
+    def _checked(self, payment: FoundPayment, one: Match) -> int:
+        """Return how far a payment fits a line: the number of the first of _CHECKS that fails, or of all of them."""
+        line = one.line
+        if line.cents is None and one.code.kind == FactKind.RETURNED:
+            return 0
+        if line.cents not in (None, payment.amount_cents):
+            return 1
+        if line.direction not in (None, payment.direction):
+            return 2
+        if payment.state not in _SENT:
+            return 3
+        return 4 if self._day(payment) > one.day else 5
 
     def _pair(self, matches: Sequence[Match], *, by_account: bool) -> None:
         """Decide about the lines that fit the same payments."""
@@ -192,8 +199,10 @@ class Matcher:
                 one.set(Verdict.LISTED, f"fits {len(free)} payments, and lines of the file: {len(left)}")
                 one.perhaps = free
             return
-        free.sort(key=lambda each: (self._day(each), each.batch, each.row))
-        for one, each in zip(sorted(left, key=lambda one: (one.day, one.line.line)), free, strict=True):
+        if len(free) > 1:
+            free.sort(key=lambda each: (self._day(each), each.batch, each.row))
+            left.sort(key=lambda one: (one.day, one.line.line))
+        for one, each in zip(left, free, strict=True):
             one.set(Verdict.RECORDED if each.state is State.ACCEPTED else Verdict.IN_DOUBT, payment=each)
             if not each.is_recurring:
                 self._taken.add((each.batch, each.row))
@@ -230,6 +239,8 @@ class Matcher:
 
 
 NOBODY = "no such payment"
+_CHECKS = ("no amount", "another amount", "another direction", "its payment is {}", "dated before it was sent")
+"""What a line is if the payment that it names does not fit."""
 _KEYS: tuple[Key, ...] = ("payment_id", "reference", "invoice", "account")
 
 

@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import cache, partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -92,26 +93,31 @@ def _table(path: Stream, digest: str, mapping: ReturnsMap) -> ReturnFile:
 def _lines(
     cells: Sequence[tuple[int, dict[str, str]]], mapping: ReturnsMap, *, day_first: bool
 ) -> Iterator[ReturnLine]:
+    day_of = cache(partial(foreign_date, day_first=day_first, pattern=mapping.date_pattern))
+    direction_of, code_of = cache(direction_in), cache(code_in)  # few different ones in very many lines
     for line, row in cells:
-        status = row.get("status", "")
-        code = next(filter(None, (code_in(row.get(kind, "")) for kind in ("code", "change_code", "status"))), "")
-        is_return = code or mapping.says_it_came_back(status) or any(map(str.isalnum, row.get("code", "")))
-        if not is_return or not any(row.get(kind) for kind in _KEYS):
+        cell = row.get
+        code = code_of(cell("code", "")) or code_of(cell("change_code", "")) or code_of(cell("status", ""))
+        is_return = code or mapping.says_it_came_back(cell("status", "")) or any(map(str.isalnum, cell("code", "")))
+        if not is_return or _KEYS.isdisjoint(kind for kind, text in row.items() if text):
             continue
-        amounts = filter(None, (side_cents(row.get(kind, "")) for kind in ("debit", "credit")))
-        cents = foreign_cents(row["amount"]) if row.get("amount") else next(amounts, None)
-        account = "".join(row.get("account", "").split())
-        texts = {kind: row.get(kind, "")[:_TEXT_CHARACTERS_MAX] for kind in ("payment_id", "reference", "invoice")}
+        if cell("amount"):
+            cents = foreign_cents(row["amount"])
+        else:
+            cents = side_cents(cell("debit", "")) or side_cents(cell("credit", ""))
+        account = "".join(cell("account", "").split())
         yield ReturnLine(
             line=line,
             code=code,
-            day=foreign_date(row.get("date", ""), day_first=day_first, pattern=mapping.date_pattern),
+            day=day_of(cell("date", "")),
             cents=abs(cents) if cents else None,
-            direction=direction_in(row.get("direction", "")),
-            routing=row.get("routing", "").zfill(9) if row.get("routing") else "",
+            direction=direction_of(cell("direction", "")),
+            payment_id=cell("payment_id", "")[:_TEXT_CHARACTERS_MAX],
+            reference=cell("reference", "")[:_TEXT_CHARACTERS_MAX],
+            invoice=cell("invoice", "")[:_TEXT_CHARACTERS_MAX],
+            routing=cell("routing", "").zfill(9) if cell("routing") else "",
             account=account if _WHOLE_ACCOUNT.fullmatch(account) else "",
             last_four=last_four_of(account),
-            name=row.get("name", ""),
-            corrected=row.get("corrected", ""),
-            **texts,
+            name=cell("name", ""),
+            corrected=cell("corrected", ""),
         )
