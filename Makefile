@@ -85,6 +85,11 @@ wheel: $(VENV)/.test  ## build sdist and wheel into dist/; the same commit gives
 	@rm -rf build dist *.egg-info
 	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(BIN)/python -m build --no-isolation
 
+.PHONY: image
+image: wheel  ## build the container image of docs/examples/Containerfile and run it once (BUILDER=docker)
+	@$(or $(BUILDER),podman) build --quiet -t batchpay -f docs/examples/Containerfile .
+	@$(or $(BUILDER),podman) run --rm --read-only batchpay --version
+
 .PHONY: campaign-quick
 campaign-quick: $(VENV)/.test  ## kills, power cuts, faults and sabotages: about 500 points
 	@$(BIN)/python -m tests.campaign --quick
