@@ -9,7 +9,7 @@ import pytest
 
 from batchpay.approval.approvals import Policy
 from batchpay.settings import PolicySettings, Settings
-from batchpay.web.acts import ACTS, MAY_NOT, NOT_NOW, over_limit, page_settings, refused, refused_again
+from batchpay.web.acts import ACTS, MAY_NOT, NOT_NOW, RETURN_ACTS, over_limit, page_settings, refused, refused_again
 from batchpay.web.people import ROLES, Person
 from batchpay.web.words import STATES
 
@@ -92,6 +92,12 @@ def test_who_agrees_that_a_payment_is_sent_again_is_a_second_person() -> None:
     assert refused_again(person("another", "prepare", "settle", "look"), "settler", file("done"), 5) is not None
     assert refused_again(person("another", "approve", limit_cents=4), "settler", None, 5) is not None
     assert refused_again(person("another", "approve", limit_cents=5), "settler", None, 5) is None
+
+
+@pytest.mark.parametrize("act", RETURN_ACTS)
+def test_who_settles_takes_in_what_a_bank_says(act: str) -> None:
+    """By it a paymentId may be paid again: nobody who only prepares or approves says what came back."""
+    assert RETURN_ACTS[act] == ("settle",)
 
 
 @pytest.mark.parametrize(("policy", "second_above_cents"), [

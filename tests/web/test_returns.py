@@ -103,9 +103,10 @@ def test_what_a_night_took_in_waits_for_a_person(house: House, what: str, event:
 
 
 def test_a_batch_says_what_came_back(house: House) -> None:
-    """In the history: it stays accepted."""
-    house.sent()
+    """On its page and in the history: it stays accepted, and less of it stands."""
+    file_id = house.sent()
     take(house, RETURNED)
+    assert "1 payment came back, 10.00 of what was accepted; 2 payments" in house.page("maria", f"/files/{file_id}/run")
     assert "1 payment came back" in house.page("maria", "/history")
 
 
