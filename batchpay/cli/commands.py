@@ -52,9 +52,9 @@ REMOVED_OPTIONS = {
 DECISIONS = frozenset(
     {
         "accept_suggestions", "again", "allow_duplicates", "approval_days", "approval_window", "approvals",
-        "approve_above", "beside_another", "confirm", "hold", "host_is_gone", "makers_exempt", "paid_elsewhere_checked",
-        "pay_on", "reason", "release", "rows", "rows_in_doubt", "second_above", "settle", "stale", "withdraw", "yes",
-        "zone",
+        "approve_above", "beside_another", "confirm", "gap", "hold", "host_is_gone", "makers_exempt",
+        "paid_elsewhere_checked", "pay_on", "reason", "release", "rows", "rows_in_doubt", "second_above", "settle",
+        "stale", "withdraw", "yes", "zone",
     }
 )  # fmt: skip
 """Options by which a person decides: they count on the command line alone, never out of a file or the environment."""

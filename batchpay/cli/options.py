@@ -127,7 +127,7 @@ def check_options(options: dict[str, Any]) -> CheckOptions:
 def decisions_of(options: dict[str, Any]) -> Decisions:
     """Read what a person decided off the command line."""
     reason = " ".join((options["reason"] or "").split())
-    names = ("again", "release", "paid_elsewhere_checked")
+    names = ("again", "release", "paid_elsewhere_checked", "gap")
     rows = None if options["rows"] is None else frozenset(row_numbers(options["rows"]))
     return Decisions(**{name: options[name] for name in names}, reason=reason or None, rows=rows)
 

@@ -57,7 +57,7 @@ _SECTIONS = {
     "What is read": "inbox returns as_of pay_on normalize accept_suggestions warnings_as_errors allow_open_ended"
     " expect_rows expect_total encoding format sheet include_hidden map amounts_in max_errors",
     "What is decided": "dry_run show_requests plan from_plan again release rows allow_duplicates"
-    " paid_elsewhere_checked reason yes",
+    " paid_elsewhere_checked gap reason yes",
     "How it is sent": "rate workers max_in_doubt until limit preflight",
     "Where it goes": "results rejects out archive log_file log_json metrics_file ping_url",
 }
@@ -95,6 +95,7 @@ _SECTIONS = {
 @option(
     "--paid-elsewhere-checked", is_flag=True, help="Submit even though another ledger or environment may have paid."
 )
+@option("--gap", is_flag=True, help="Submit though a number of the file's series is missing (needs --reason).")
 @option("--reason", metavar="TEXT", help="Why, for each option that needs a reason; it is recorded.")
 @sending_options
 @operation_options
@@ -165,7 +166,8 @@ def _check_usage(files: tuple[str, ...], options: dict[str, Any]) -> None:
     """Refuse options that don't go together."""
     if not files and not options["inbox"]:
         raise click.UsageError("name a payment file, or a folder with --inbox DIR")
-    decided = [name for name in ("again", "release", "allow_duplicates", "paid_elsewhere_checked") if options[name]]
+    with_reason = ("again", "release", "allow_duplicates", "paid_elsewhere_checked", "gap")
+    decided = [name for name in with_reason if options[name]]
     if decided and not (options["reason"] or "").strip():
         raise click.UsageError(f"--{decided[0].replace('_', '-')} needs --reason TEXT")
     if options["again"] and options["release"]:

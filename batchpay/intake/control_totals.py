@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,12 +21,17 @@ _NOT_THERE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.E
 """There is no such file, no file can have that name, or the payment file's own folder can't be entered."""
 
 
+_SERIES = re.compile(r"[\w.-]{1,60}", re.ASCII)
+
+
 @dataclass(frozen=True, slots=True)
 class ControlTotals:
     """Number of rows and sum in cents that a file must have; None where it is not stated."""
 
     rows: int | None = None
     cents: int | None = None
+    series: tuple[str, int] | None = field(default=None, compare=False)
+    """The series of files that it belongs to, and its number there."""
     read: FileIdentity | None = field(default=None, compare=False)
     """The control file that stated them, where there is one."""
 
@@ -57,6 +63,7 @@ def stated_totals(path: str, rows: int | None = None, cents: int | None = None) 
     return ControlTotals(
         beside.rows if given.rows is None else given.rows,
         beside.cents if given.cents is None else given.cents,
+        beside.series,
         read,
     )
 
@@ -113,16 +120,24 @@ def _unread(unreadable: int) -> str:
 def _read_sidecar(path: str) -> ControlTotals:
     table = read_toml(path, "file of control totals")
     for key in table:
-        if key not in ("rows", "total"):
-            raise FileRefused(f"{path}: {column_name(key)} is unknown; use rows and total")
-    rows, total = table.get("rows"), table.get("total")
+        if key not in ("rows", "total", "series", "number"):
+            raise FileRefused(f"{path}: {column_name(key)} is unknown; use rows, total, series and number")
+    rows, total, series, number = (table.get(key) for key in ("rows", "total", "series", "number"))
+    is_numbered = series is not None or number is not None
+    if is_numbered and not (isinstance(series, str) and _SERIES.fullmatch(series) and _is_count(number)):
+        raise FileRefused(f'{path}: a numbered file has both, like series = "payroll" and number = 12')
     if rows is None and total is None:  # cut off as well, by the same full disk
         raise FileRefused(f"{path} states neither rows nor total, so nothing can be compared; write rows = N into it")
-    if rows is not None and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 0):
+    if rows is not None and not _is_count(rows):
         raise FileRefused(f"{path}: rows must be a whole number")
     if total is not None and not isinstance(total, str):
         raise FileRefused(f'{path}: total must be text in quotation marks, such as "12345.67"')
-    return ControlTotals(rows, None if total is None else _cents(path, total))
+    of_series = (str(series), int(number or 0)) if is_numbered else None
+    return ControlTotals(rows, None if total is None else _cents(path, total), of_series)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53
 
 
 def _is_link(path: Path) -> bool:

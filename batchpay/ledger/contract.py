@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         LedgerRow,
         LostWindow,
         NewBatch,
+        Numbers,
         OldBatch,
         PaceNow,
         PayeeFacts,
@@ -232,6 +233,9 @@ class Ledger(Protocol):
         payments were looked up, or if a day would have more than `day_check` allows. A `sign_off`, and what was let
         through as duplicates, is recorded in the same transaction.
         """
+
+    def numbers_of(self, series: str, environment: Environment) -> Numbers:
+        """Return the numbers of a series of files that are used: a row of each was or may be paid."""
 
     # Limits of a day: register and release keep them in their own transaction
 

@@ -21,6 +21,7 @@ from batchpay.ledger.day_limits import known, require_alone, require_within
 from batchpay.ledger.days import DayCheck, Sums
 from batchpay.ledger.event_chain import DIRECTIONS
 from batchpay.ledger.records import NewBatch, TotalsDelta, batch_name
+from batchpay.ledger.series import require_in_turn
 from batchpay.ledger.states import NEW, PENDING, REJECTED, require
 from batchpay.text import row_count, write_ranges
 
@@ -108,8 +109,10 @@ class BatchInWriting:
     def record(self, transaction: Transaction, who: str, **more: Any) -> None:
         """Write the batch into the history, with `more`, and use up the plan that lets it through.
 
-        Raises RegisteredMeanwhile if it would exceed a limit of a day, or take more approvals.
+        Raises RegisteredMeanwhile if it would exceed a limit of a day, take more approvals, or is out of turn in its
+        series.
         """
+        require_in_turn(transaction, transaction.statements, self._new, self.number)
         found = known(self._check, transaction, transaction.statements, batch=self.number, keys=self._sums)
         require_within(self._check, self._sums, found)
         detail = self._detail() | more | require_alone(transaction, self._check, self.totals)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Any
@@ -434,6 +434,23 @@ class Event:
     who: str
     why: str | None
     detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The numbers of a series of files that are used: by number, the name and digest of its batch."""
+
+    batches: Mapping[int, tuple[str, bytes]]
+
+    def used_for(self, number: int, digest: bytes) -> str | None:
+        """Return the batch of another content that has a number; None if there is none."""
+        name, other = self.batches.get(number, ("", digest))
+        return name if other != digest else None
+
+    def first_missing(self, number: int) -> int | None:
+        """Return the first number that should have come before this one; None if none is missing."""
+        latest = max(self.batches, default=number)
+        return latest + 1 if number > latest + 1 else None
 
 
 class TotalsDelta:

@@ -31,11 +31,13 @@ from batchpay.ledger.records import (
     Event,
     LedgerRow,
     LostWindow,
+    Numbers,
     OldBatch,
     RejectedRow,
     RowColumns,
     SignOff,
 )
+from batchpay.ledger.series import numbers_of
 from batchpay.ledger.spill import read_spill, spill_files
 from batchpay.ledger.stored_facts import StoredFacts, StoreT
 from batchpay.payment import Environment, State
@@ -186,6 +188,10 @@ class StoredLedger(StoredFacts[StoreT], ABC, Generic[StoreT, _Run]):
         self, digest: bytes, environment: Environment, again_reason: str | None = None
     ) -> BatchSummary | None:
         return reading.find_digest(self.store, digest, environment, again_reason)
+
+    def numbers_of(self, series: str, environment: Environment) -> Numbers:
+        with self.store.reading() as view:
+            return numbers_of(view, self.store.statements, series, environment)
 
     def find_file(self, file_digest: str, environment: Environment) -> BatchSummary | None:
         return reading.find_file(self.store, file_digest, environment)

@@ -46,6 +46,7 @@ from batchpay.workflows.move_gateway import notes_on_gateway, refuse_other_gatew
 from batchpay.workflows.policy import note_without_zone, of_maker, policy_in_force
 from batchpay.workflows.rejected_earlier import RejectedEarlier
 from batchpay.workflows.requests import Decisions, FileRequest
+from batchpay.workflows.series import require_in_turn
 from batchpay.writing.atomic import FileIdentity, standing
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
@@ -329,11 +330,18 @@ def _preview(ledger: Ledger | None, checked: FileCheck, settings: Settings, deci
     preview = Preview(summary, checked.verdict, proposal, schedule, checked.variances, batch)
     registers = batch is None or decisions.release
     lost = ledger.lost_window() if ledger is not None and registers else None
+    waits = str(lost) if lost else None
+    if ledger is not None and batch is None:
+        try:
+            environment = environment_of(settings.gateway)
+            require_in_turn(ledger, summary.file, checked.series, checked.digest, environment, gap=decisions.gap)
+        except WaitingForPerson as error:
+            waits = waits or str(error)
     return replace(
         preview,
         releasable=checked.releasable.totals,
         line_word=checked.source.line_word,
-        waits_for=str(lost) if lost else None,
+        waits_for=waits,
         is_refused=is_refused,
         compared=checked.anomalies.compared,
         unusual=_unusual_lines(checked, settings),

@@ -157,6 +157,8 @@ class FileCheck:
     """Which rejects of the same name were left as they are, in words."""
     control: FileIdentity | None = None
     """The control file that the totals were compared with."""
+    series: tuple[str, int] | None = None
+    """The series of files that it states, and the number."""
     released: bool = False
     """Whether a person has released rows that an earlier call rejected: then they pass."""
     clock: str | None = None
@@ -306,7 +308,7 @@ def _check_file(source: Source, request: FileRequest, context: CheckContext) -> 
     expected = stated_totals(request.path, request.expect_rows, request.expect_cents)
     reading = _Reading(source, request, context)
     checked = reading.checked
-    checked.control = expected.read
+    checked.control, checked.series = expected.read, expected.series
 
     def fresh_rejects() -> Rejects | None:
         if request.rejects is None and not request.sinks:

@@ -44,6 +44,8 @@ class Decisions:
     reason: str | None = None
     rows: frozenset[int] | None = None
     """With `release`: these rows alone, and those that must be named."""
+    gap: bool = False
+    """The numbers that are missing before the file's own in its series will not come."""
 
     @property
     def again_reason(self) -> str | None:

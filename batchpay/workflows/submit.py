@@ -63,6 +63,7 @@ from batchpay.workflows.move_gateway import notes_on_gateway
 from batchpay.workflows.policy import policy_in_force, settle_policy
 from batchpay.workflows.rejected_earlier import RejectedEarlier
 from batchpay.workflows.requests import Decisions, FileRequest
+from batchpay.workflows.series import require_in_turn
 from batchpay.workflows.status import add_in_doubt_elsewhere
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
@@ -217,7 +218,8 @@ class _Submission:
     def _write_batch(self, sign_off: SignOff | None) -> BatchSummary:
         checked, decisions, rules = self.checked, self._decisions, self.checked.request.rules
         source, form, results = checked.source, request_form(self._settings.gateway), self._run.results
-        allowed = self._allowed_duplicates()
+        allowed, environment = self._allowed_duplicates(), environment_of(self._settings.gateway)
+        require_in_turn(self._ledger, source.name, checked.series, checked.digest, environment, gap=decisions.gap)
         batch = NewBatch(
             digest=checked.digest,
             file=source.name,
@@ -251,10 +253,12 @@ class _Submission:
                 **({"unreadable_amounts": count} if (count := checked.verdict.unreadable_amounts) else {}),
                 "first_start": checked.first_start and checked.first_start.isoformat(),
                 "largest_cents": checked.largest_cents,
+                **({"series": list(checked.series)} if checked.series else {}),
+                **({"gap": decisions.reason} if decisions.gap else {}),
                 **({"paid_elsewhere_checked": decisions.reason} if decisions.paid_elsewhere_checked else {}),
             },
             origin=self._settings.gateway.base_url,
-            environment=environment_of(self._settings.gateway),
+            environment=environment,
             registration_count_seen=checked.registration_count_seen,
             again_reason=decisions.again_reason,
             sign_off=sign_off,

@@ -103,15 +103,16 @@ class Desk:
         plan: Plan | None = None,
         rejects: Path | None = None,
         rows: Collection[int] | None = None,
+        gap: str | None = None,
         **options: Any,
     ) -> Summary:
-        """Submit a file; `release`, `again`, `looked_elsewhere` are reasons, `preflight` queries the gateway first.
+        """Submit a file; `release`, `again`, `looked_elsewhere`, `gap` are reasons, `preflight` asks the gateway first.
 
         `rows` are those that a release names.
         """
-        reason = release or again or looked_elsewhere
+        reason = release or again or looked_elsewhere or gap
         named = None if rows is None else frozenset(rows)
-        decisions = Decisions(bool(again), bool(release), bool(looked_elsewhere), reason, named)
+        decisions = Decisions(bool(again), bool(release), bool(looked_elsewhere), reason, named, bool(gap))
         kept = PlanText("plan.json", plan.text()) if plan else None
         request = SubmitRequest(run or RunRequest(results=None, preflight=preflight), decisions, kept)
         rejects = rejects or path.with_suffix(".rejects.csv")
@@ -156,6 +157,11 @@ class Desk:
         return resume(
             batch, lambda _: results, request, self.settings, credentials, ANN, Quiet(), stale_reason=stale_reason
         )
+
+    def options(self, file: str) -> dict[str, Any]:
+        """Return the options of the batch of a file."""
+        with closing(open_ledger(self.settings.ledger, read_only=True)) as ledger:
+            return next(one.options for one in ledger.batches() if Path(one.file).stem == file)
 
     def events(self, kind: str) -> list[tuple[str, str | None]]:
         """Return who and why for all events of a kind."""
