@@ -75,6 +75,32 @@ ROW_SAME_PAYMENT = RuleFacts(
     "payOn in the same file or among rows that still wait",
     "is the same bill as another row under another paymentId or on another day, make sure that both are due",
 )
+ACCOUNT_RETURNED = RuleFacts(
+    ACCOUNT,
+    "returned",
+    "error",
+    "N",
+    "a payment to this account came back: R02 R03 R04 R12 R13 R16 R20 R28, for credits R14 R15 R23, for debits R05 R07 "
+    "R08 R10 R29 R51 (`--release --rows` ends it until the next return, but for R08)",
+    "the bank sent a payment to this account back, ask the payee for another account",
+)
+CHANGED_BY_BANK = [
+    RuleFacts(
+        column,
+        "changed_by_bank",
+        "error",
+        "N",
+        f"{words} (the corrected value is in the rejects file alone, never accepted as a suggestion)",
+        "the bank has changed this, take the new one, which is in the rejects file",
+    )
+    for column, words in (
+        (ACCOUNT, "the bank corrected this account with C01, C03, C06 or C07"),
+        ("achRoutingNumber", "the bank corrected this routing number with C02"),
+        ("achDepositType", "the bank corrected it with C05, and the row has the other kind"),
+        ("achNameOnCheck", "the bank corrected the name with C04, and the row has another one"),
+    )
+]
+"""Of a change of several columns, the first is named."""
 ROW_STATUS = RuleFacts(
     ROW,
     "status",
@@ -189,7 +215,9 @@ def every_rule_on() -> RuleOptions:
 def rules() -> list[RuleFacts]:
     """Return all rules of cells in the order of the columns, then those of the row as a whole."""
     facts = [_facts(rule) for rule in rules_of(payment_schema(every_rule_on()))]
-    facts.insert(sum(fact.column == PAYMENT_ID for fact in facts), PAYMENT_ID_DUPLICATE)
+    for one in (PAYMENT_ID_DUPLICATE, ACCOUNT_RETURNED, *CHANGED_BY_BANK):
+        columns = [fact.column for fact in facts]
+        facts.insert(len(columns) - columns[::-1].index(one.column), one)
     of_rows = [ROW_STATUS, ROW_TOTAL, ROW_MAYBE_TOTAL, ROW_SUM, ROW_SAME_AMOUNT]
     of_rows += [ROW_INVOICE_PAID, ROW_SAME_INVOICE, ROW_DUPLICATE, ROW_SAME_PAYMENT]
     return [*facts, *of_rows, ROW_RAGGED, ROW_QUOTATION, ROW_NO_PAYMENT]

@@ -93,6 +93,21 @@ def together(several: Sequence[Rejects]) -> Rejects | None:
     return (several[0] if len(several) == 1 else _SeveralRejects(several)) if several else None
 
 
+class Corrected:
+    """A rejects file that also has, as suggestions, what the bank corrected: it is shown nowhere else, nor accepted."""
+
+    def __init__(self, file: Rejects, corrected: Mapping[int, str]) -> None:
+        """`corrected` is by row, and known when late rows come."""
+        self._file, self._corrected = file, corrected
+        self.add, self.commit, self.abandon = file.add, file.commit, file.abandon
+
+    def late(self, frame: pl.DataFrame) -> None:
+        """Add late rows, with what was corrected of each."""
+        given = pl.col("_row").replace_strict(self._corrected, default=None, return_dtype=pl.String)
+        both = pl.concat_str("_suggestions", given, separator="; ", ignore_nulls=True)
+        self._file.late(frame.with_columns(_suggestions=both) if self._corrected else frame)
+
+
 class _SeveralRejects:
     """See `together`."""
 

@@ -50,6 +50,7 @@ from batchpay.workflows.holding import Holding, held_names, rejected_earlier
 from batchpay.workflows.policy import policy_in_force, require_zone
 from batchpay.workflows.rejected_earlier import RejectedEarlier, Releasable, days_back
 from batchpay.workflows.requests import Decisions, FileRequest, refuse_account_number
+from batchpay.workflows.returned_accounts import ReturnedAccounts
 from batchpay.writing.atomic import FileIdentity, ReadFiles
 from batchpay.writing.process_memory import in_plain_words
 
@@ -129,6 +130,8 @@ class FileCheck:
     """What the rows have in common with earlier payments."""
     held: int = 0
     """Rows that pass the rules and are held for a person."""
+    returned: ReturnedAccounts = field(default_factory=lambda: ReturnedAccounts(None, Environment.TEST, None))
+    """What banks have said of the accounts."""
     rejected: list[pl.DataFrame] = field(default_factory=list)
     """Why rows were rejected (ChunkResult.rejected), if a ledger is to record it."""
     warned: Warned = field(default_factory=Warned)
@@ -171,11 +174,7 @@ class FileCheck:
         """How many rows were rejected though they say nothing wrong: duplicates, held, rejected by an earlier call."""
         late = Counter((column, code) for column, code, _ in self.late_failures.values())
         in_file = self.verdict.counts.get("row.duplicate", 0) - late["row", "duplicate"]
-        return (
-            in_file
-            + self.held
-            + sum(count for (_, code), count in late.items() if code in ("duplicate", "rejected_before"))
-        )
+        return in_file + self.held + sum(count for (_, code), count in late.items() if code in _NO_MISTAKES)
 
     def summary(self) -> Summary:
         """Return rows and cents by what would become of them."""
@@ -231,11 +230,16 @@ class FileCheck:
         return self.all_new.finish(self.verdict.passed.arg_true() + 1)
 
 
+_NO_MISTAKES = ("duplicate", "rejected_before", "returned", "changed_by_bank")
 _WARNING_ORDER = ("same_invoice", "same_payment", "changed_account", "unusual_amount", "new_payee")
 """Which warnings from the ledger's history are reported first."""
 _PLACES_MAX = 1_000
 """This many warnings about bills are reported with their line or row."""
-_COMPARED = ("_row", "_line", *dict.fromkeys((*COMPARED, *CASH_FLOW, "billingInternalId", "achNameOnCheck")))
+_COMPARED = (
+    "_row",
+    "_line",
+    *dict.fromkeys((*COMPARED, *CASH_FLOW, "billingInternalId", "achNameOnCheck", "achDepositType")),
+)
 """Columns by which rows are compared with the ledger, and that a warning names."""
 _COMPARED_AT_ONCE = 60_000
 """Rows compared with the ledger at a time: of an index of millions, each page is read for several of them."""
@@ -313,11 +317,11 @@ def _check_file(source: Source, request: FileRequest, context: CheckContext) -> 
     def fresh_rejects() -> Rejects | None:
         if request.rejects is None and not request.sinks:
             return None
-        from batchpay.validation.rejects import open_rejects, together  # also loads what writes workbooks
+        from batchpay.validation.rejects import Corrected, open_rejects, together  # also loads what writes workbooks
 
         begun = [sink(source) for sink in request.sinks]
         if request.rejects is not None:
-            begun.insert(0, open_rejects(request.rejects, source))
+            begun.insert(0, Corrected(open_rejects(request.rejects, source), checked.returned.corrected))
         return together(begun)
 
     rejects = fresh_rejects()
@@ -369,6 +373,7 @@ class _Reading:
         self._content = _content(source, context.ledger) if context.ledger else None
         self.checked = FileCheck(source, Verdict(failures_max=request.max_errors), datetime.now(UTC), request)
         self.checked.earlier = EarlierPayments(source.line_word, context.settings)
+        self.checked.returned = ReturnedAccounts(context.ledger, context.environment, context.decisions.rows)
         if context.ledger is not None:
             self.checked.registration_count_seen = context.ledger.registration_count()
         self._rejected_earlier: RejectedEarlier | None = None
@@ -474,7 +479,7 @@ class _Reading:
         again = checked.known if context.decisions.again else None
         payees = payee_check(context.history, context.environment, checked.digest, again, others=others)
         checked.anomalies.compared = payees is not None
-        if others or payees is not None or self._rejected_earlier is not None:
+        if others or payees is not None or self._rejected_earlier is not None or checked.returned.are_any:
             self._compare_with_ledger(ledger if others else None, payees, verdict)
         checked.earlier.take_back(checked.late_failures)
         if checked.released and self._rejected_earlier is not None:
@@ -499,7 +504,7 @@ class _Reading:
                 checked.clock = clock_note(payments, context.settings.policy)
                 for rows, days in days_back(frame, context.settings.policy.duplicate_days, rejected):
                     found.compare(payments, rows, rules, context.environment, days=days, exclude_digest=checked.digest)
-            checked.late_failures |= found.late_failures
+            checked.late_failures |= found.late_failures | checked.returned.failures(frame)
             if rejected is not None:
                 self._hold_rejected(rejected, frame)
             unusual = list[Variance]()

@@ -161,13 +161,13 @@ def due_before(ledger: Ledger, batch: BatchSummary, day: date) -> Fails:
 
 
 def fails_today(ledger: Ledger, batch: BatchSummary, settings: Settings) -> Fails | None:
-    """Return today's rules that can be applied without the file: start dates, a payment's limit, what was let through.
+    """Return today's rules that need no file: start dates, a limit, what was let through, what came back.
 
     A bill that was sent with another file since, which a person let through as a duplicate, is not paid here as well.
     """
-    looks = []
-    if (elsewhere := repeated(ledger, batch)) is not None:
-        looks.append(elsewhere)
+    from batchpay.workflows.returned_accounts import pays_returned_accounts  # reads the table of codes
+
+    looks = [look for look in (repeated(ledger, batch), pays_returned_accounts(ledger, batch)) if look is not None]
     today, (first_start, largest_cents) = ledger.today(), _extremes(ledger, batch)
     if settings.policy.refuses_past_start and first_start < today:
         looks.append(start_has_passed(today))

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from batchpay.schemas.catalogue import rules
+from batchpay.schemas.catalogue import CHANGED_BY_BANK, rules
 from batchpay.schemas.rule import RuleOptions
 from batchpay.schemas.tables import CURRENCIES
 from tests.support import checker_tables as tables
@@ -34,6 +34,8 @@ _BEYOND_A_ROW = {
     ("row", "sum", WARNING),
     ("row", "same_invoice", ERROR),
     ("amount", "limit", ERROR),
+    ("achAccountNumber", "returned", ERROR),
+    *((fact.column, fact.code, ERROR) for fact in CHANGED_BY_BANK),
 }
 """Rules that no mutation of a row breaks: they are of the file's or the ledger's rows, or have no default."""
 _EVERY_FAILURE = 10**9

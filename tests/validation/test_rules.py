@@ -106,6 +106,11 @@ row.total error H
 row.total warning H
 row.sum warning H
 row.same_amount warning H
+achAccountNumber.returned error N
+achAccountNumber.changed_by_bank error N
+achRoutingNumber.changed_by_bank error N
+achDepositType.changed_by_bank error N
+achNameOnCheck.changed_by_bank error N
 row.same_invoice error H
 row.same_invoice warning H
 row.duplicate error H
@@ -176,7 +181,16 @@ def test_rules_as_markdown_and_text_name_every_code() -> None:
     assert all(fact.code in text for fact in catalogue.rules())
 
 
-_OF_SEVERAL_ROWS = ("duplicate", "same_payment", "same_amount", "same_invoice", "total", "sum")
+_OF_SEVERAL_ROWS = (
+    "returned",
+    "changed_by_bank",
+    "duplicate",
+    "same_payment",
+    "same_amount",
+    "same_invoice",
+    "total",
+    "sum",
+)
 """What is beyond a schema."""
 
 
