@@ -34,6 +34,7 @@ from batchpay.settings import PolicySettings, Settings
 from batchpay.text import counted, money, place_of, row_count
 from batchpay.validation.verdict import ChunkResult, Verdict
 from batchpay.workflows.rejected_earlier import RejectedEarlier
+from batchpay.workflows.returned_accounts import may_follow
 from batchpay.writing.table import TABLE_ENDINGS
 
 if TYPE_CHECKING:
@@ -200,9 +201,12 @@ class EarlierPayments:
         found = ledger.earlier(lookup, environment, days=days, apart=apart, now=now, exclude_digest=exclude_digest)
         among = frame.filter(pl.col("_row").is_in([one.row for one in found]))
         lines = dict(among.select("_row", "_line").iter_rows())
+        directions = dict(among.select("_row", "transactionType").iter_rows())
         for name in {one.earlier_batch for one in found} - self._unfinished.keys():
             self._unfinished[name] = _unfinished(ledger, name, self.settings)
         for one in found:
+            if one.returned is not None and may_follow(one.returned, cents[one.row], directions[one.row], now):
+                continue
             self._take(one, lines[one.row], cents[one.row], rules)
             there = self._unfinished[one.earlier_batch]
             there.only_there[one.earlier_row] = there.only_in_doubt[one.earlier_row] = False
@@ -352,6 +356,8 @@ class EarlierPayments:
 
     def _take(self, one: Earlier, line: int | None, cents: int, rules: RuleOptions) -> None:
         place = f"{one.earlier_place} of batch {one.earlier_batch} of {_day(one.at)}"
+        if one.returned is not None:
+            place += f", which came back with {one.returned.code} of {one.returned.day:%m/%d/%Y},"
         if one.same is SamePayment.ANOTHER_ID:
             if ROW_SAME_PAYMENT.name not in rules.rules_off:
                 told = "under another paymentId or day, make sure that it is due again"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from batchpay.text import folded
 if TYPE_CHECKING:
     import polars as pl
 
+    from batchpay.ledger.columns import EarlierReturn
     from batchpay.ledger.records import BatchSummary, RowColumns
     from batchpay.returns.codes import ReturnCode
 
@@ -92,6 +94,24 @@ class ReturnedAccounts:
             message = f"{_said(fact, code)}: {code.todo}{', no release ends this' if code.is_for_good else end}"
             return ACCOUNT, "returned", message.replace(";", ",")
         return None
+
+
+_AGAIN = ("R01", "R09")
+_AGAIN_DAYS = 180
+_TIMES = 3
+"""A debit that came back for want of money may be collected so many times in all, within so many days."""
+
+
+def may_follow(earlier: EarlierReturn, cents: int, direction: str, now: datetime) -> bool:
+    """Return whether a row repeats no payment that came back: it has another account, or may be collected again.
+
+    The same amount in the same direction: anything else is another payment, under an id that was used.
+    """
+    if (earlier.amount_cents, earlier.direction) != (cents, direction):
+        return False
+    days = (now - earlier.first_sent_at) // timedelta(days=1)
+    is_retry = earlier.code in _AGAIN and direction == Direction.DEBIT and earlier.count < _TIMES
+    return not earlier.same_account or (is_retry and days <= _AGAIN_DAYS)
 
 
 def pays_returned_accounts(ledger: Ledger, batch: BatchSummary) -> Callable[[RowColumns], Sequence[bool]] | None:

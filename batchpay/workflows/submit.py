@@ -295,6 +295,7 @@ class _Submission:
             sign_off=sign_off,
             allowed_duplicates=self._allowed_duplicates(),
             day_check=self._day_check(sign_off),
+            lifts=[one for row, one in checked.returned.lifts.items() if checked.verdict.passed[row - 1]],
         )
         now = ledger.find(known.batch)
         return _Registered(now, approvals, known.by_state[State.REJECTED] - now.by_state[State.REJECTED])

@@ -19,6 +19,7 @@ from batchpay.sending.limits import Limits
 from batchpay.workflows.check import validate
 from batchpay.workflows.requests import CheckOptions, file_request
 from batchpay.workflows.run import RunRequest
+from tests.model import clock
 from tests.workflows.desk import Desk
 
 pytestmark = pytest.mark.usefixtures("on_both")
@@ -39,13 +40,18 @@ CORRECTED: dict[str, dict[str, str]] = {
 }
 
 
+def file(number: int) -> dict[str, str]:
+    """A row that makes a file another one."""
+    return OTHER | {"paymentId": f"X-{number}", "invoiceNumber": f"X-{number}", "achAccountNumber": "648443926"}
+
+
 def took_in(
     desk: Desk, batch: object, code: str, row: int = 1, *, unattended: bool = False, cents: int = 10_00
 ) -> None:
     """Record what a bank says of a payment."""
     is_change = code.startswith("C")
     kind = FactKind.CHANGED if is_change else FactKind.RETURNED
-    fact = NewFact(kind, str(batch), row, code, FRIDAY, 0 if is_change else 10_00, 1, CORRECTED.get(code, {}))
+    fact = NewFact(kind, str(batch), row, code, FRIDAY, 0 if is_change else cents, 1, CORRECTED.get(code, {}))
     with closing(open_ledger(desk.settings.ledger)) as ledger:
         environment = environment_of(desk.settings.gateway)
         ledger.record_facts([fact], environment, f"{code}.csv", code, "ann", unattended=unattended)
@@ -141,3 +147,87 @@ def test_rows_that_were_paid_are_no_errors_later(desk: Desk) -> None:
     assert (desk.submit(path).exit_code, desk.verdict.counts) == (0, {})
     assert desk.dry_run(path).as_the_ledger_has_it().exit_codes == [0]
     assert desk.submit(path, again="the bank lost it").of(State.REJECTED).rows == 1
+
+
+def test_a_release_by_name_ends_it_until_the_next_return(desk: Desk) -> None:
+    """A plain release leaves it; other rows to the account follow, and the next return counts."""
+    first = desk.submit(desk.file("first.csv", FIRST)).batch
+    took_in(desk, first, "R02")
+    assert failures(desk, NEXT, OTHER) == [(1, "achAccountNumber.returned")]
+    path = desk.folder / "next.csv"
+    for rows in (None, {2}):
+        if rows is None:
+            assert desk.submit(path, release="called them").released == Totals()
+    assert desk.submit(path, release="called them", rows={1}).released == Totals(1, 20_00)
+    assert failures(desk, NEXT | {"paymentId": "P-4", "invoiceNumber": "A-4"}) == []
+    took_in(desk, desk.resume(None).batch, "R02", cents=20_00)
+    assert failures(desk, NEXT | {"paymentId": "P-5", "invoiceNumber": "A-5"}) == [(1, "achAccountNumber.returned")]
+    assert desk.arrived == {"A-1": 1, "A-2": 1, "A-3": 1, "A-4": 1}
+
+
+def test_what_the_payer_stopped_is_ended_by_no_release(desk: Desk) -> None:
+    """R08: only the payer can say that it may be collected again."""
+    first = desk.submit(desk.file("first.csv", FIRST | {"transactionType": "DEBIT"})).batch
+    took_in(desk, first, "R08")
+    path = desk.file("next.csv", NEXT | {"transactionType": "DEBIT"})
+    assert desk.submit(path).exit_code == 3
+    assert desk.submit(path, release="they agree", rows={1}).released == Totals()
+    assert desk.arrived == {"A-1": 1}
+
+
+def test_a_corrected_account_may_have_the_same_payment_id(desk: Desk) -> None:
+    """Refused at any age, people invented ids; uncorrected it is refused, and so is another amount."""
+    first = desk.submit(desk.file("first.csv", FIRST)).batch
+    corrected = FIRST | {"achAccountNumber": ACCOUNT}
+    used = [(1, "paymentId.duplicate")]
+    assert failures(desk, corrected, file(1)) == used
+    took_in(desk, first, "R02", unattended=True)
+    assert failures(desk, corrected, file(2)) == used, "nobody has seen the return"
+    with closing(open_ledger(desk.settings.ledger)) as ledger:
+        ledger.confirm_fact(str(first), 1, "ann", "the bank's letter")
+    assert failures(desk, FIRST, file(3)) == [(1, "achAccountNumber.returned")]
+    assert failures(desk, corrected | {"amount": "10.01"}, file(4)) == used
+    assert ", which came back with R02 of 11/27/2026," in desk.verdict.failures[0].message
+    assert failures(desk, corrected | {"transactionType": "DEBIT"}, file(5)) == used
+    assert desk.arrived["A-1"] == 1
+    assert failures(desk, corrected, file(6)) == []
+    assert failures(desk, corrected | {"achRoutingNumber": ROUTING}, file(7)) == used, "one of them stands"
+    assert desk.arrived["A-1"] == 2
+
+
+def test_a_return_that_was_withdrawn_counts_for_nothing(desk: Desk) -> None:
+    first = desk.submit(desk.file("first.csv", FIRST)).batch
+    took_in(desk, first, "R02")
+    with closing(open_ledger(desk.settings.ledger)) as ledger:
+        ledger.withdraw_fact(str(first), 1, "ann", "the bank undid it")
+    assert failures(desk, FIRST | {"achAccountNumber": ACCOUNT}, NEXT) == [(1, "paymentId.duplicate")]
+
+
+@pytest.mark.parametrize(
+    ("direction", "code", "times"),
+    [("DEBIT", "R01", 3), ("DEBIT", "R09", 3), ("CREDIT", "R01", 1), ("DEBIT", "R11", 1)],
+)
+def test_a_debit_for_want_of_money_is_collected_twice_more(desk: Desk, direction: str, code: str, times: int) -> None:
+    """Within 180 days of the first; the third time more is refused, and what came back is named."""
+    row = FIRST | {"transactionType": direction}
+    for number in range(times):
+        assert failures(desk, row, file(number)) == []
+        with closing(open_ledger(desk.settings.ledger)) as ledger:
+            took_in(desk, ledger.find(None).batch, code)
+    assert failures(desk, row, file(9)) == [(1, "paymentId.duplicate")]
+    assert f", which came back with {code} of 11/27/2026," in desk.verdict.failures[0].message
+    assert desk.arrived["A-1"] == times
+
+
+@pytest.mark.parametrize(("days", "broken"), [(179, []), (181, [(1, "paymentId.duplicate")])])
+def test_a_debit_is_not_collected_again_after_180_days(desk: Desk, days: int, broken: list[tuple[int, str]]) -> None:
+    first = desk.submit(desk.file("first.csv", row := FIRST | {"transactionType": "DEBIT"})).batch
+    took_in(desk, first, "R01")
+    clock.offset_s = days * 86_400
+    clock.exchange()
+    try:
+        looked = desk.dry_run(desk.file("next.csv", row, OTHER))
+    finally:
+        clock.restore()
+        clock.offset_s = 0
+    assert [(one.row, one.name) for one in looked.verdict.failures] == broken
