@@ -93,11 +93,15 @@ def together(several: Sequence[Rejects]) -> Rejects | None:
     return (several[0] if len(several) == 1 else _SeveralRejects(several)) if several else None
 
 
-class Corrected:
+def with_corrected(several: Sequence[Rejects], corrected: Mapping[int, str]) -> list[Rejects]:
+    """Let those that are files have what the bank corrected, by row, which is known when late rows come."""
+    return [_Corrected(one, corrected) if isinstance(one, _Rows) else one for one in several]
+
+
+class _Corrected:
     """A rejects file that also has, as suggestions, what the bank corrected: it is shown nowhere else, nor accepted."""
 
     def __init__(self, file: Rejects, corrected: Mapping[int, str]) -> None:
-        """`corrected` is by row, and known when late rows come."""
         self._file, self._corrected = file, corrected
         self.add, self.commit, self.abandon = file.add, file.commit, file.abandon
 

@@ -317,12 +317,16 @@ def _check_file(source: Source, request: FileRequest, context: CheckContext) -> 
     def fresh_rejects() -> Rejects | None:
         if request.rejects is None and not request.sinks:
             return None
-        from batchpay.validation.rejects import Corrected, open_rejects, together  # also loads what writes workbooks
+        from batchpay.validation.rejects import (  # also loads what writes workbooks
+            open_rejects,
+            together,
+            with_corrected,
+        )
 
         begun = [sink(source) for sink in request.sinks]
         if request.rejects is not None:
-            begun.insert(0, Corrected(open_rejects(request.rejects, source), checked.returned.corrected))
-        return together(begun)
+            begun.insert(0, open_rejects(request.rejects, source))
+        return together(with_corrected(begun, checked.returned.corrected))
 
     rejects = fresh_rejects()
     try:

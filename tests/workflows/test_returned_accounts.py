@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
+import polars as pl
 import pytest
 
 from batchpay.gateway.origin import environment_of
@@ -16,6 +17,7 @@ from batchpay.ledger.facts import FactKind, NewFact
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import State, Totals
 from batchpay.sending.limits import Limits
+from batchpay.validation.rejects import open_rejects
 from batchpay.workflows.check import validate
 from batchpay.workflows.requests import CheckOptions, file_request
 from batchpay.workflows.run import RunRequest
@@ -115,6 +117,36 @@ def test_what_the_bank_changed_is_an_error_until_it_is_corrected(desk: Desk, cod
     assert (desk.folder / "next.rejects.csv").stat().st_mode & 0o777 == 0o600
     assert failures(desk, NEXT | CORRECTED[code]) == []
     assert desk.arrived == {"A-1": 1, "A-2": 1, "A-3": 1}
+
+
+def test_what_the_bank_changed_is_in_files_of_rejects_alone(desk: Desk) -> None:
+    """The page's download has it too; what the page shows has not."""
+    took_in(desk, desk.submit(desk.file("first.csv", FIRST)).batch, "C01")
+    shown, download = RejectsShown(), desk.folder / "download.csv"
+    request = file_request(str(desk.file("next.csv", NEXT, OTHER)), None, CheckOptions(), desk.settings)
+    validate(replace(request, sinks=(lambda source: open_rejects(download, source), lambda _: shown)), desk.settings)
+    assert f"achAccountNumber: {ACCOUNT}" in download.read_text()
+    assert [frame["_row"].to_list() for frame in shown.frames] == [[1]]
+    assert shown.frames[0]["_suggestions"].to_list() == [None]
+
+
+class RejectsShown:
+    """What a page takes of rejected rows."""
+
+    def __init__(self) -> None:
+        self.frames: list[pl.DataFrame] = []
+
+    def add(self, frame: pl.DataFrame) -> None:
+        assert not frame.height
+
+    def late(self, frame: pl.DataFrame) -> None:
+        self.frames.append(frame)
+
+    def commit(self, may_replace: object = None) -> None:
+        pass
+
+    def abandon(self) -> None:
+        pass
 
 
 def test_a_corrected_account_is_told_as_a_new_one(desk: Desk) -> None:
