@@ -74,9 +74,17 @@ def status(context: Context, batch: str | None) -> int:
         for row, summary in zip(rows, summaries, strict=True):
             row.append(str(summary.environment))
     output.print_table(header, rows, right=right)
-    if summaries and summaries[0].outdated:
-        output.print_wrapped(summaries[0].outdated, first="note: ")
+    _print_notes(context, summaries[0].outdated)
     return 0
+
+
+def _print_notes(context: Context, outdated: str | None) -> None:
+    from batchpay.workflows.policy import policy_of
+
+    policy = policy_of(context.settings)
+    lowering = policy["notes"] if policy["recorded"] else ()  # that there is none is told by whatever sends
+    for note in (*lowering, *filter(None, [outdated])):
+        output.print_wrapped(note, first="note: ")
 
 
 def _print_runs(runs: Sequence[HostRun]) -> None:

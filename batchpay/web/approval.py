@@ -16,7 +16,7 @@ from flask import Blueprint, abort, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
 from batchpay.approval.plan import Plan, PlanText
-from batchpay.errors import FileRefused, WaitingForPerson
+from batchpay.errors import FileRefused, WaitingForPerson, WrongUse
 from batchpay.operations.notify import Notice, notify_plan
 from batchpay.text import amount, counted, money
 from batchpay.web.acts import NOT_NOW, Refusal, over_limit, page_settings, refused
@@ -28,7 +28,7 @@ from batchpay.web.site import Site, given_words, refusal, site
 from batchpay.web.spool import Row
 from batchpay.web.words import as_sentence, left_out, seal
 from batchpay.workflows.approve import PlanView, add_approval, view_plan
-from batchpay.workflows.policy import policy_in_force
+from batchpay.workflows.policy import decide_lowering, policy_in_force
 
 blueprint = Blueprint("approval", __name__)
 
@@ -76,7 +76,11 @@ def _may_not(here: Site, person: Person, file: Row) -> Refusal | None:
 
 @blueprint.get("/to-approve")
 def waiting() -> ResponseReturnValue:
-    """List what waits for approval: what this person can decide first, then what others must."""
+    """List what waits for approval: what this person can decide first, then what others must, and the policy."""
+    return _waiting()
+
+
+def _waiting(wrong: Refusal | None = None) -> ResponseReturnValue:
     here, person = site(), current_person()
     lapse(here)
     mine = waiting_for(here, person)
@@ -89,7 +93,31 @@ def waiting() -> ResponseReturnValue:
         mine=[(file, facts_of(file)) for file in mine],
         others=[(file, facts_of(file), told[file["id"]]) for file in others],
         names=people_by_name(here),
-    )
+        policy=policy_in_force(here.ledger(), here.settings) if person.may("approve") else None,
+        wrong=wrong,
+    ), wrong.code if wrong else 200
+
+
+@blueprint.post("/policy")
+@needs("approve")
+def lowering() -> ResponseReturnValue:
+    """Approve a request for a less strict policy with password and code, or refuse it with a reason."""
+    here, person, is_no = site(), current_person(), request.form.get("decision") == "refuse"
+    why = given_words("why") if is_no else None
+    if why == "":
+        return _waiting(Refusal("Say why. Nothing was done.", 400))
+    if (wrong := prove_again()) is not None:
+        return _waiting(Refusal(wrong, 401))
+    try:
+        decide_lowering(here.settings, person.actor(), why, asked_at=request.form.get("asked_at", ""))
+    except WaitingForPerson as error:
+        return _waiting(Refusal(f"{error}. Nothing was approved.", 403))
+    except WrongUse as error:
+        return _waiting(Refusal(f"{as_sentence(str(error))} Nothing was done.", NOT_NOW))
+    with here.store.write() as db:
+        done = f"refused to lower the policy: {why}" if is_no else "approved that the policy is lowered"
+        here.store.note(db, person.name, None, done, person.proof)
+    return redirect(url_for("approval.waiting"), 303)
 
 
 @blueprint.get("/files/<file_id>/approve")

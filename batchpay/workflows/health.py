@@ -29,6 +29,7 @@ from batchpay.payment import Environment, State
 from batchpay.settings import Settings
 from batchpay.text import counted
 from batchpay.workflows.held_back import fails_today, find_held_back, is_stale, paid_elsewhere, rows_set_aside
+from batchpay.workflows.policy import policy_in_force
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,7 @@ def _ledger_findings(settings: Settings, limits: HealthLimits, now: datetime) ->
                 f"the ledger opens and has {counted(state.batches, 'batch', 'batches')}, {state.environment}",
             ),
             *(HealthFinding("ledger place", weakness, warns=True) for weakness in weaknesses(settings.ledger)),
+            *(HealthFinding("policy", note, warns=True) for note in policy_in_force(ledger, settings).notes),
             *([HealthFinding("restored", lost.waits, 8)] if lost else []),
             checks.doubts(state, now),
             checks.waiting_batches(_waiting(ledger, state, settings), now),

@@ -237,7 +237,7 @@ def set_policy(
             ledger.set_policy(lambda kept: {**kept, "zone": zone}, str(actor), why)
         if changes:
             _change(ledger, settings, actor, why, changed)
-        return _policy(ledger, settings)
+        return _told(ledger, settings)
 
 
 def _require_warnings(changes: Mapping[str, Any]) -> None:
@@ -248,17 +248,20 @@ def _require_warnings(changes: Mapping[str, Any]) -> None:
         held_names(changes["hold"])
 
 
-def decide_lowering(settings: Settings, actor: Actor, refused_for: str | None = None) -> dict[str, Any]:
+def decide_lowering(
+    settings: Settings, actor: Actor, refused_for: str | None = None, *, asked_at: str | None = None
+) -> dict[str, Any]:
     """Approve a request for a less strict policy, or refuse it for a reason; return what `policy_of` does.
 
-    Raises WrongUse where there is none, and WaitingForPerson where another person must approve.
+    Raises WrongUse where there is none, or not the one of `asked_at`, and WaitingForPerson where another person must
+    approve.
     """
     with closing(open_ledger(settings.ledger)) as ledger:
         policy, now, off = policy_in_force(ledger, settings).approvals, ledger.now(), ledger.people_off()
 
         def decided(recorded: _Values | None, lowering: Lowering | None) -> tuple[_Values, Lowering | None]:
-            if lowering is None:
-                raise WrongUse("nobody asks to lower the policy")
+            if lowering is None or asked_at not in (None, instant(lowering.at)):
+                raise WrongUse("nobody asks to lower the policy" if lowering is None else "another request came since")
             if refused_for is not None:
                 return recorded or NONE, None
             given = [one for one in lowering.approvals if not is_off(one.who, off)]
@@ -270,7 +273,16 @@ def decide_lowering(settings: Settings, actor: Actor, refused_for: str | None = 
 
         done = "approved the lowering" if refused_for is None else f"refused the lowering: {refused_for}"
         _change(ledger, settings, actor, done, decided)
-        return _policy(ledger, settings)
+        return _told(ledger, settings)
+
+
+def _told(ledger: Ledger, settings: Settings) -> dict[str, Any]:
+    """Notify whoever hears of a lowering, or that nobody has to decide about it anymore."""
+    from batchpay.operations.notify import Notice, notify  # a check notifies nobody
+
+    found = policy_in_force(ledger, settings)
+    notify(settings, Notice.POLICY_LOWERING if found.lowering else None, about=f"policy of {found.environment}")
+    return _policy(ledger, settings)
 
 
 _Values = dict[str, Any]

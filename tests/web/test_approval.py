@@ -20,6 +20,7 @@ from batchpay.settings import LimitsSettings
 from batchpay.web import approval, people, run_job
 from batchpay.web.acts import page_settings
 from batchpay.workflows.approve import add_approval
+from batchpay.workflows.policy import policy_of, set_policy
 from tests.web.house import ROWS, WRONG, House, words_of
 
 DAY_S = 86_400
@@ -254,6 +255,33 @@ def test_whoever_is_switched_off_before_the_plan_is_used_has_not_agreed(house: H
     with closing(open_ledger(house.site.settings.ledger)) as ledger:
         people.reset(house.store, ledger, root, who, on=True)
         assert ledger.people_off() == frozenset()
+
+
+def test_a_lowering_is_decided_on_the_page_by_another_person(house: House) -> None:
+    """Approvers see the policy in force, and what is asked; it takes password and code, and a reason to refuse."""
+    settings, maria = house.site.settings, Actor("maria", "desk")
+    set_policy(settings, {"approvals": 1, "approve_above": "70000.00"}, None, "the board", maria)
+    assert "From a total of 70,000.00 on the command line" in house.page("daniel", "/to-approve")
+    assert "Policy in force" not in house.page("maria", "/to-approve")
+    for decision, approvals in (("refuse", 1), ("approve", 0)):
+        set_policy(settings, {"approvals": 0}, None, "in a hurry", maria)
+        page = house.page("daniel", "/to-approve")
+        assert "maria@desk asked to lower the policy (approvals 1 to 0: in a hurry)" in page
+        (asked_at,) = re.findall(r'name="asked_at" value="([^"]+)"', house.get("daniel", "/to-approve").text)
+
+        def decide(code: int, who: str = "daniel", **changed: Any) -> None:
+            form = {"decision": decision, "asked_at": asked_at, "why": "no", "password": True, **changed}  # noqa: B023
+            house.post(who, "/policy", code, **form)
+
+        decide(403, "maria")
+        decide(400, decision="refuse", why=" ")
+        decide(401, password="x")
+        decide(409, asked_at="2026-01-01T00:00:00Z")
+        decide(303)
+        assert policy_of(settings)["recorded"]["approvals"] == approvals
+        assert "asked to lower" not in house.page("daniel", "/to-approve")
+    told = [event["why"] for event in house.events("policy")]
+    assert told == ["the board", "in a hurry", "refused the lowering: no", "in a hurry", "approved the lowering"]
 
 
 def test_two_who_approve_at_once_are_both_counted(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

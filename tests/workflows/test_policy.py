@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from batchpay.workflows import approve as approving
 from batchpay.workflows import submit as submitting
 from batchpay.workflows.approve import view_plan
 from batchpay.workflows.check import dry_run
+from batchpay.workflows.health import HealthLimits, health
 from batchpay.workflows.policy import NONE, decide_lowering, policy_in_force, policy_of, set_policy
 from batchpay.workflows.requests import CheckOptions, Decisions, file_request
 from tests.model import clock
@@ -136,6 +139,46 @@ def test_a_lowering_waits_for_others(desk: Desk, on_both: None, asked: dict[str,
         found = decide_lowering(desk.settings, CLEO)
     assert found["recorded"] == NONE | {"approvals": 1, "hold": ["row.total"]} | asked
     assert found["notes"] == []
+
+
+@pytest.mark.parametrize("is_kept", [True, False], ids=["a time server keeps the clock", "the clock was set"])
+def test_a_lowering_takes_effect_after_72_hours(
+    desk: Desk, on_both: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_kept: bool, request: Any
+) -> None:
+    """A company of two whose approver left gets on; setting the clock of the machine ahead does not help."""
+    set_policy(desk.settings, {"approvals": 1}, None, "the board", ANN)
+    set_policy(desk.settings, {"approvals": 0}, None, "he has left", ANN)
+    clock.exchange()
+    monkeypatch.setattr(clock, "synchronized", is_kept)
+    clock.offset_s = 71.9 * 3600
+    assert waits(desk, 0)
+    clock.offset_s = 72.1 * 3600
+    if not is_kept and "sqlite" in request.node.name:
+        (tmp_path / "boot").write_text("another boot")
+        monkeypatch.setattr("batchpay.ledger.machine.BOOT_ID", tmp_path / "boot")
+        monkeypatch.setattr("batchpay.ledger.machine.since_boot_ms", lambda: 1000)
+        assert waits(desk, 1)
+        return
+    assert not waits(desk, 1)
+    assert policy_of(desk.settings)["in_force"] == NONE
+    assert not [note for note in told(desk) if "lower" in note]
+    set_policy(desk.settings, {"approvals": 2}, None, "two came", ANN)
+    assert waits(desk, 2)
+
+
+def test_a_ledger_without_a_policy_warns_and_pays_as_before(desk: Desk, on_both: None) -> None:
+    """One line, of live payments, until somebody sets one; a person alone says so, and is never asked for another."""
+    live(desk)
+    desk.submit(desk.file("first.csv", BILLS[0]))
+    (note,) = told(desk)
+    assert note.startswith("the ledger has no policy: who must approve is decided by the settings of whoever submits")
+    (found,) = [one for one in health(desk.settings, HealthLimits(), clock.now(UTC)).findings if one.check == "policy"]
+    assert (found.message, found.exit_code, found.warns) == (note, 0, True)
+    set_policy(desk.settings, NONE, None, "there is only me", ANN)
+    assert told(desk) == []
+    set_policy(desk.settings, {"hold": ["row.sum"], "approval_days": 3}, None, "carefully", ANN)
+    assert set_policy(desk.settings, NONE, None, "there is only me", ANN)["in_force"] == NONE
+    assert not waits(desk, 1)
 
 
 def alone(desk: Desk, row: int, **changes: str) -> Summary:
