@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pandera.polars as pa
 import polars as pl
 
@@ -23,6 +25,7 @@ from batchpay.schemas.rule import (
 from batchpay.schemas.tables import STATES
 
 
+@cache
 def address_rules(node: str) -> dict[str, list[Rule]]:
     """Rules of a node's names and address, by column; `node` is billing or shipping."""
     state, zip_code, country, phone = (f"{node}{part}" for part in ("State", "Zip", "Country", "Phone"))
@@ -82,9 +85,8 @@ def shipping_schema(options: RuleOptions) -> pa.DataFrameSchema:
 
 def shipping_columns(options: RuleOptions) -> dict[str, pa.Column]:
     """Columns of the shipping node, with its rules."""
-    own = address_rules("shipping")
-    own["shippingTax"] = [money_format("shippingTax", MONEY)]
-    return columns_of(SHIPPING, own, options)
+    own = {"shippingTax": [money_format("shippingTax", MONEY)]}
+    return columns_of(SHIPPING, address_rules("shipping") | own, options)
 
 
 def billing_schema(options: RuleOptions) -> pa.DataFrameSchema:
@@ -95,8 +97,7 @@ def billing_schema(options: RuleOptions) -> pa.DataFrameSchema:
 def billing_columns(options: RuleOptions) -> dict[str, pa.Column]:
     """Columns of the billing node, with its rules."""
     email = pl.col("billingEmail")
-    own = address_rules("billing")
-    own["billingEmail"] = [
+    own = [
         error(
             "billingEmail",
             "email",
@@ -108,4 +109,4 @@ def billing_columns(options: RuleOptions) -> dict[str, pa.Column]:
             form=EMAILS,
         )
     ]
-    return columns_of(BILLING, own, options)
+    return columns_of(BILLING, address_rules("billing") | {"billingEmail": own}, options)

@@ -170,6 +170,7 @@ def required(column: str) -> Rule:
     )
 
 
+@cache
 def choice(column: str, words: str, message: str, source: str = "S", form: Form | None = None) -> Rule:
     """Make the rule for a closed list; a value in another letter case is not a member, and the member is suggested.
 
@@ -218,6 +219,7 @@ def money_format(column: str, form: Form, suggestion: pl.Expr | None = None) -> 
     )
 
 
+@cache
 def text_rules(column: str) -> list[Rule]:
     """Make the rules for every text: RULES.md, 'every text'."""
     cell = pl.col(column)
@@ -263,6 +265,7 @@ def text_rules(column: str) -> list[Rule]:
     ]
 
 
+@cache
 def name_rules(column: str) -> list[Rule]:
     """Make the rules for a name or an address: it may be copied from elsewhere, decoded twice, or no value at all."""
     copied = warning(
@@ -277,6 +280,7 @@ def name_rules(column: str) -> list[Rule]:
     return [copied, *placeholder_rules(column)]
 
 
+@cache
 def placeholder_rules(column: str) -> list[Rule]:
     """Make the rules for what programs write where they have no value: an error, or a warning where it may be a name.
 

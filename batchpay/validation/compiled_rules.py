@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, reduce
+from functools import cache, lru_cache, reduce
 from operator import or_
 from typing import NamedTuple
 
@@ -153,7 +153,8 @@ class RuleBook:
         self._order = [_order(rule.column, index) for index, rule in enumerate(self.rules)]
         self._index = {id(rule): index for index, rule in enumerate(self.rules)}
         self._prerequisites = [[self._index[id(other)] for other in rule.prerequisites] for rule in self.rules]
-        self.forms = {name: form_of(self._rules_of(name)) for name in schema.columns}
+        self._by_column = {name: [rule for rule in self.rules if rule.column == name] for name in schema.columns}
+        self.forms = {name: form_of(rules) for name, rules in self._by_column.items()}
         self._predicates: list[pl.Expr] = []
         """Named by column: whether a cell does not match its form; by index of a rule that no form covers: whether it
         fails."""
@@ -162,16 +163,14 @@ class RuleBook:
         self._kept: dict[str, list[int]] = {}
         """By column: indexes of the rules that its form covers."""
         for column, form in self.forms.items():
-            kept = [rule for rule in self._rules_of(column) if rule.is_kept_by(form)]
+            kept = [rule for rule in self._by_column[column] if rule.is_kept_by(form)]
             if kept:
-                self._predicates.append(_has_not_form(pl.col(column), form, kept).alias(column))
+                is_required = any(rule.code == "required" for rule in kept)
+                self._predicates.append(_has_not_form(column, form, is_required=is_required))
             self._kept[column] = [self._index[id(rule)] for rule in kept]
         for index, rule in enumerate(self.rules):
             if not rule.is_kept_by(self.forms[rule.column]):
                 self._group_of(rule).append(self._fails(index))
-
-    def _rules_of(self, column: str) -> list[Rule]:
-        return [rule for rule in self.rules if rule.column == column]
 
     def _group_of(self, rule: Rule) -> list[pl.Expr]:
         """Return the list of predicates that a rule's predicate belongs to."""
@@ -185,7 +184,7 @@ class RuleBook:
 
     def is_text(self, column: str) -> pl.Expr:
         """Return an expression: whether a cell breaks no rule of every text, and so can be compared with others."""
-        failed = [rule.failed for rule in self._rules_of(column) if rule.is_for_every_text]
+        failed = [rule.failed for rule in self._by_column.get(column, ()) if rule.is_for_every_text]
         return ~pl.any_horizontal(failed) if failed else pl.lit(value=True)
 
     def prove(self, frame: pl.DataFrame) -> Proof:
@@ -268,7 +267,7 @@ class RuleBook:
         return replace(found, message=told, flag=constant_mask(len(told), value=True)).spread(flag)
 
     def _errors_of(self, column: str) -> list[Rule]:
-        return [rule for rule in self._rules_of(column) if rule.is_error]
+        return [rule for rule in self._by_column.get(column, ()) if rule.is_error]
 
     def _cell_violations(
         self, marks: dict[str, pl.Series], well_formed: pl.Series | None, *, is_error: bool
@@ -300,12 +299,14 @@ def _compiled(schema: Callable[[RuleOptions], pa.DataFrameSchema], options: Rule
     return RuleBook(schema(options), warnings_as_errors=options.warnings_as_errors)
 
 
-def _has_not_form(cell: pl.Expr, form: Form, kept: Sequence[Rule]) -> pl.Expr:
+@cache
+def _has_not_form(column: str, form: Form, *, is_required: bool) -> pl.Expr:
     """Return whether a cell does not match the form; a blank cell matches, unless the column is required."""
+    cell = pl.col(column)
     has = one_of(cell, form.members) if form.members else cell.str.contains(form.whole)
     if form.bytes_max is not None:
         has &= cell.str.len_bytes() <= form.bytes_max
-    return ~has.fill_null(value=not any(rule.code == "required" for rule in kept))
+    return (~has.fill_null(value=not is_required)).alias(column)
 
 
 def _split(predicates: Iterable[pl.Series]) -> tuple[dict[str, pl.Series], dict[int, pl.Series]]:

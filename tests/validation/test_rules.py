@@ -228,6 +228,8 @@ def test_pandera_and_the_compiled_rules_agree(options: RuleOptions) -> None:
         for failure in verdict.failures
         if failure.code not in _OF_SEVERAL_ROWS
     }
+    # A null word that payees of two accounts have: the row's own rule only warns of it.
+    found -= {(warned.row, warned.column, warned.code) for warned in verdict.warning_failures}
     assert len(found) > 2_000
     assert (
         bool({*verdict.warning_counts} - {"achNameOnCheck.ascii", "row.same_amount"}) is not options.warnings_as_errors
