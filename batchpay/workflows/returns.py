@@ -125,11 +125,22 @@ def take_returns(
             return TakenReturns(file, environment, (), dry_run, is_known=True)
         matcher = _matcher(ledger, settings)
         matches = matcher.match(file.lines)
+        _let_withdrawals_stand(ledger, environment, matches)
         if not dry_run:
             facts = [one.fact(one.payment) for one in matches if one.verdict is Verdict.RECORDED and one.payment]
             name = Path(file.name).name
             ledger.record_facts(facts, environment, name, file.digest, str(actor), unattended=unattended)
         return TakenReturns(file, environment, matches, dry_run, elsewhere=matcher.elsewhere(matches))
+
+
+def _let_withdrawals_stand(ledger: Ledger, environment: Environment, matches: Sequence[Match]) -> None:
+    """Call known what a person has withdrawn: the same file, taken in again, does not say it anew."""
+    new = [(one, one.payment) for one in matches if one.verdict is Verdict.RECORDED and one.payment]
+    facts = (fact for batch in {each.batch for _, each in new} for fact in ledger.facts(environment, batch=batch))
+    withdrawn = {(fact.batch, fact.row, fact.code, fact.day) for fact in facts if fact.withdrawn}
+    for one, each in new:
+        if (each.batch, each.row, one.line.code, one.day) in withdrawn:
+            one.set(Verdict.KNOWN, payment=each)
 
 
 def _matcher(ledger: Ledger, settings: Settings) -> Matcher:

@@ -102,6 +102,15 @@ def test_what_a_night_took_in_waits_for_a_person(house: House, what: str, event:
     assert ("R02" in house.page("sam", "/returns")) is (what == "confirm")
 
 
+def test_what_a_person_withdrew_is_not_said_anew(house: House) -> None:
+    """The same file, taken in again, was told as recorded: nothing was, since a person's word stands."""
+    batch = str(house.file(house.sent())["batch"])
+    take(house, RETURNED)
+    say(house, what="withdraw", payment=f"{batch} 1")
+    assert "1 line known before" in take(house, RETURNED)
+    assert "came back" not in house.page("maria", "/history")
+
+
 def test_a_batch_says_what_came_back(house: House) -> None:
     """On its page and in the history: it stays accepted, and less of it stands."""
     file_id = house.sent()
