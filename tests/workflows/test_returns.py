@@ -14,7 +14,7 @@ from batchpay.errors import FileRefused, WrongUse
 from batchpay.ledger.open import open_ledger
 from batchpay.outcome import Answer
 from batchpay.payment import Environment, State
-from batchpay.returns.matching import Verdict
+from batchpay.returns.matching import Matcher, Verdict
 from batchpay.workflows.resolve import RowDecision, Signature, settle
 from batchpay.workflows.returns import (
     TakenReturns,
@@ -164,6 +164,46 @@ def test_as_many_lines_as_payments_are_paired(desk: Desk, today: date) -> None:
     for lines in ([line], [line, line], [line] * 3, [line.replace("R03", "R02")]):
         assert {word for word, _ in verdicts(take(desk, file(desk, *lines)))} == {"known"}
     assert facts(desk) == [(1, "R03"), (2, "R03")]
+
+
+def test_what_one_line_names_helps_another(desk: Desk, today: date) -> None:
+    """Of two payments to one account one came back by its paymentId, so a line with the account is about the other.
+
+    But one that dates a known return a day later may be about that one, though another payment fits it as well.
+    """
+    same = {"achAccountNumber": "648400007", "amount": "70.25"}
+    desk.submit(desk.file("pay.csv", row(1, **same), row(2, **same)))
+    by_account = "{},{},,70.25,,648400007,121000332"
+    both = file(desk, by_account.format(today, "R01"), f"{today},R01,P-1,70.25")
+    assert verdicts(take(desk, both)) == [("recorded", 2), ("recorded", 1)]
+    later = today + timedelta(days=1)
+    desk.submit(desk.file("more.csv", row(5, **same)))
+    assert verdicts(take(desk, file(desk, by_account.format(later, "R01")))) == [("listed", None)]
+    assert verdicts(take(desk, file(desk, by_account.format(later, "R09")))) == [("recorded", 1)]
+
+
+def test_a_change_is_noted_at_the_latest_payment_of_its_account(desk: Desk, today: date) -> None:
+    """Whatever its amount; by an invoice number of two accounts it is nobody's."""
+    first = desk.submit(desk.file("a.csv", row(1), row(2, invoiceNumber="I-1")))
+    second = desk.submit(desk.file("b.csv", row(3, achAccountNumber="648400001")))
+    taken = take(desk, file(desk, f"{today},C01,,,0077001,648400001,121000332"))
+    assert [one.payment.batch for one in taken.matches if one.payment] == [second.batch] != [first.batch]
+    by_invoice = file(desk, f"{today},C01,I-1", header="Return Date,Change Code,Invoice Number")
+    assert [one.why for one in take(desk, by_invoice).matches] == ["fits payments to several accounts"]
+
+
+def test_a_return_by_account_comes_within_its_window(desk: Desk, today: date, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two banking days and five, or sixty and five; what a line names otherwise came back whenever it did."""
+    monkeypatch.setattr(Matcher, "_day", lambda _, each: today - timedelta(days={1: 20, 2: 0, 3: 20}[each.row]))
+    desk.submit(desk.file("pay.csv", row(1), row(2, amount="1.25", invoiceNumber="I-1"), row(3)))
+    by_invoice = file(desk, f"{today},R02,I-1,1.25", header="Return Date,Return Code,Invoice Number,Amount")
+    assert verdicts(take(desk, by_invoice)) == [("recorded", 2)]
+    lines = (
+        f"{today},R03,,1.25,,648400001,121000332", f"{today},R03,P-3,3.25", f"{today},R10,,1.25,,648400001,121000332",
+    )  # fmt: skip
+    taken = take(desk, file(desk, *lines))
+    assert verdicts(taken) == [("listed", 1), ("recorded", 3), ("recorded", 1)]
+    assert taken.matches[0].why == "dated too long after it was sent"
 
 
 def test_a_person_says_which_one_it_is(desk: Desk, today: date) -> None:
