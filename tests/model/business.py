@@ -34,6 +34,11 @@ class Row:
     """payOn, or blank."""
 
     @property
+    def waits(self) -> bool:
+        """Whether it waits for a person: its account has letters, which the policy holds."""
+        return not self.account.isdigit()
+
+    @property
     def cents(self) -> int | None:
         """The amount in cents; None if it can't be read."""
         found = _AMOUNT.fullmatch(self.amount)

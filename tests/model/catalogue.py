@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.model import actions, approvals, between, days, disasters, meanwhile, purging
+from tests.model import actions, approvals, between, controls, days, disasters, meanwhile, purging
 from tests.model.actions import Action
 
 
@@ -71,6 +71,8 @@ ACTIONS: dict[str, Weighed] = {
     "due": Weighed(days.due, 4),
     "fortnight": Weighed(days.fortnight, 2),
     "cancel": Weighed(days.cancel, 2),
+    "held": Weighed(controls.held, 2),
+    "numbered": Weighed(controls.numbered, 1),
     "day_limit": Weighed(days.day_limit, 2),
     "limit_reached": Weighed(days.limit_reached, 2),
 }

@@ -111,6 +111,8 @@ def _nothing_forbidden(world: World, command: Command) -> None:
             faults |= row.faults(command.max_cents, today, normalize=False)
         if faults:
             fail(world, f"E{row.number} was sent although {', '.join(sorted(faults))}")
+        if row.waits and row.number not in world.released:
+            fail(world, f"E{row.number} waits for a person, and was sent")
         was = command.before.get(row.number)
         if was == "rejected" and command.approvals and not command.has("--from-plan"):
             fail(world, f"E{row.number} was released and sent, and nobody approved it")
@@ -262,7 +264,8 @@ def _rejected_for_a_reason(world: World, batch: Batch, line: dict[str, str]) -> 
         one for one in world.batches.values() if one is not batch and one.row(row.number) and one.live == batch.live
     ]
     day, commands = day_of(row.pay_on), world.commands.values()
-    is_right = row.number not in batch.cancelled and not (day and any(day < one.day for one in commands))
+    is_late = day is not None and any(day < one.day for one in commands)
+    is_right = not (row.waits or row.number in batch.cancelled or is_late)
     if "duplicate" in line["_errors"]:
         if not earlier and row.number not in repeats_in_file(batch.rows):
             fail(world, f"E{row.number} is refused as a duplicate, and was never seen before")

@@ -35,6 +35,27 @@ class Defect:
 
 DEFECTS = (
     Defect(
+        "C a row that the policy holds is sent", "held:0:0:0",
+        (("workflows/holding.py", "            if row not in self._free\n", "            if row in self._free\n"),),
+    ),
+    Defect(
+        "C a held row is released without being named", "held:0:0:1",
+        (("workflows/holding.py", "RELEASED_BY_NAME | names)", "RELEASED_BY_NAME)"),
+         ("workflows/holding.py", "rejected.by_name if rejected is not None", "set(rejected.rows) if rejected is not None")),
+    ),
+    Defect(
+        "C whoever registered a held row releases it", "held:0:0:0",
+        (("workflows/submit.py", "if self._policy.asks and not approvals:", "if self._policy.asks and approvals:"),),
+    ),
+    Defect(
+        "E a gap in a series waits for nobody", "numbered:0:0:0",
+        (("ledger/records.py", "return latest + 1 if number > latest + 1 else None", "return None"),),
+    ),
+    Defect(
+        "E a number is used for two contents", "numbered:0:0:0",
+        (("ledger/records.py", "return name if other != digest else None", "return None"),),
+    ),
+    Defect(
         "A1 a re-run releases rejected rows", "make:1:1:5 submit:0:0:0 submit:0:3:0",
         (("workflows/file_check.py", 'rejected.failures(held if checked.released else right["_row"])',
           "rejected.failures(held)"),

@@ -99,6 +99,8 @@ class World:
         self.max_cents: int | None = None
         self.day_cents: int | None = None
         self.approvals = 0
+        self.released: set[int] = set()
+        """Payments that waited for a person, and that another than their maker released by name."""
         self.live = True
         self.forbidden = ""
         """Why the present ledger must send nothing."""
@@ -122,7 +124,8 @@ class World:
     def write_settings(self) -> None:
         """Write the settings file again."""
         text = "[submit]\nwait_s_max = 0.01\nattempts_max = 2\n"
-        text += '[policy]\nzone = "UTC"\n' + (f"approvals = {self.approvals}\n" if self.approvals else "")
+        text += '[policy]\nzone = "UTC"\nhold = ["achAccountNumber.account"]\n'
+        text += f"approvals = {self.approvals}\n" if self.approvals else ""
         limits = {"max_amount": self.max_cents, "max_per_day": self.day_cents}
         set_limits = [f'{name} = "{cents // 100}.{cents % 100:02d}"\n' for name, cents in limits.items() if cents]
         text += "".join(["[limits]\n", *set_limits])
