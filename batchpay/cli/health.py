@@ -37,6 +37,7 @@ class Duration(click.ParamType[timedelta]):
 @option("--expect-every", type=Duration(), help="How often a call must complete, on banking days, such as 26h.")
 @option("--expect-file", type=Duration(), help="How often a file must be registered, such as 26h.")
 @option("--banking-days", is_flag=True, help="With --expect-file: count banking days only.")
+@option("--return-rates", is_flag=True, help="Fail, not warn, where too many debits came back.")
 @option("--backup-every", type=Duration(), help="How often the ledger must be backed up, such as 8d.")
 @click.pass_obj
 def health(
@@ -46,15 +47,16 @@ def health(
     expect_every: timedelta | None,
     expect_file: timedelta | None,
     banking_days: bool,
+    return_rates: bool,
     backup_every: timedelta | None,
 ) -> int:
     """Report whether anything needs attention; nothing is sent and no account number is read.
 
     It checks that the ledger opens and is the right one, rows in doubt and their age, batches stopped with rows to
-    send, files waiting in the inbox, the last completed call, the last file, free disk space, and the last backup. Exit
-    code 0 if all is well, 7 if a row is in doubt, 6 if something waits or is overdue, 5 if the ledger, disk or inbox is
-    not usable, as with a restored or copied ledger that nobody has accepted, 8 if new files wait for what an accepted
-    one lost.
+    send, files waiting in the inbox, the last completed call, the last file, debits that came back, free disk space,
+    and the last backup. Exit code 0 if all is well, 7 if a row is in doubt, 6 if something waits or is overdue, 5 if
+    the ledger, disk or inbox is not usable, as with a restored or copied ledger that nobody has accepted, 8 if new
+    files wait for what an accepted one lost.
 
     Example: batchpay health --inbox /srv/payments/inbox --expect-every 26h --json
     """
@@ -62,7 +64,7 @@ def health(
     from batchpay.workflows.health import health as look
 
     limits = HealthLimits(
-        expect_every, expect_file, banking_days, backup_every, Path(inbox) if inbox else None, inbox_age
+        expect_every, expect_file, banking_days, backup_every, Path(inbox) if inbox else None, inbox_age, return_rates
     )
     found = look(context.settings, limits, datetime.now(UTC))
     code = output.exit_code_of([one.exit_code for one in found.findings])

@@ -30,7 +30,7 @@ def status(context: Context, batch: str | None) -> int:
 
     Example: batchpay status
     """
-    from batchpay.workflows.status import all_batches, batch_status, runs_of_batch, status_json
+    from batchpay.workflows.status import all_batches, batch_status, rates_told, runs_of_batch, status_json
 
     if batch is not None:
         summary = batch_status(batch, context.settings)
@@ -74,6 +74,8 @@ def status(context: Context, batch: str | None) -> int:
         for row, summary in zip(rows, summaries, strict=True):
             row.append(str(summary.environment))
     output.print_table(header, rows, right=right)
+    for told in rates_told(context.settings) if "came back" in header else ():
+        output.print_wrapped(told)
     _print_notes(context, summaries[0].outdated)
     return 0
 

@@ -23,6 +23,7 @@ from batchpay.errors import NotUsable
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, HostRun, LedgerRow, OldBatch
 from batchpay.operations.inbox import is_named_as_ours, waiting_files
+from batchpay.operations.return_rates import ReturnRates, return_rates
 from batchpay.payment import Environment, State, Totals, added_up
 from batchpay.schemas.calendar import is_banking_day
 from batchpay.text import counted, instant, local_time, money, row_count, sum_word, totals_apart, totals_json
@@ -70,6 +71,7 @@ class LedgerState:
     """When a file was last registered."""
     returned: Mapping[str, Totals] = field(default_factory=dict)
     """Accepted rows that came back, by DEBIT and CREDIT."""
+    rates: ReturnRates = ReturnRates()
 
     @property
     def oldest_doubt(self) -> datetime | None:
@@ -122,9 +124,9 @@ def read_ledger_state(ledger: Ledger, environment: Environment) -> LedgerState:
     scheduled = added_up(batch.scheduled_apart for batch in batches)
     next_pay_on = min((day for batch in batches if (day := batch.next_pay_on)), default=None)
     registered = max((batch.registered_at for batch in batches), default=None)
-    returned = added_up(batch.returned_apart for batch in batches)
+    returned, rates = added_up(batch.returned_apart for batch in batches), return_rates(ledger, batches, environment)
     return LedgerState(
-        environment, len(batches), by_state, in_doubt, waiting, scheduled, next_pay_on, registered, returned
+        environment, len(batches), by_state, in_doubt, waiting, scheduled, next_pay_on, registered, returned, rates
     )
 
 
@@ -291,6 +293,14 @@ def _ways(stopped: Sequence[Waiting]) -> Iterator[str]:
             f"{_named([one.batch for one in held_back])}), sent only where limits.max_amount and policy.past_start let "
             "them pass and no other file pays them"
         )
+
+
+def returns(rates: ReturnRates, *, fails: bool) -> HealthFinding:
+    """Warn where more debits came back than the network lets pass; one of twenty is 5 %, so it seldom `fails`."""
+    over = rates.exceeded
+    text = f"{rates}; over the limit: {', '.join(over)}" if over else str(rates)
+    details = {"debits": rates.debits, **rates.percent}
+    return HealthFinding("returns", text, 6 if over and fails else 0, details, warns=bool(over))
 
 
 def machines(runs: Sequence[tuple[str, HostRun]]) -> HealthFinding:

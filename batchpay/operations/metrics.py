@@ -76,6 +76,8 @@ def _ledger_lines(state: LedgerState | None) -> Iterable[str]:
     returned = [(f'{where},direction="{name}"', totals) for name, totals in sorted(state.returned.items())]
     yield from _metric("returned_rows", "Accepted rows that came back.", [(key, t.rows) for key, t in returned])
     yield from _metric("returned_cents", "Cents of these rows.", [(key, t.cents) for key, t in returned])
+    rates = [(f'{where},kind="{name}"', percent) for name, percent in state.rates.percent.items()]
+    yield from _metric("return_rate", "Percent of the debits of 60 days that came back.", rates)
     rows = sum(totals.rows for totals in state.scheduled.values())
     cents = [(f'{where},direction="{name}"', totals.cents) for name, totals in sorted(state.scheduled.items())]
     next_day = datetime.combine(state.next_pay_on, time(), UTC).timestamp() if state.next_pay_on else 0.0

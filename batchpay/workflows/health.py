@@ -46,6 +46,8 @@ class HealthLimits:
     inbox: Path | None = None
     inbox_age: timedelta = timedelta(hours=1)
     """A file may wait in the inbox for this long."""
+    return_rates: bool = False
+    """Whether too many debits that came back are a failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,7 @@ def _ledger_findings(settings: Settings, limits: HealthLimits, now: datetime) ->
             checks.doubts(state, now),
             checks.waiting_batches(_waiting(ledger, state, settings), now),
             *([checks.scheduled(state)] if state.scheduled else []),
+            *([checks.returns(state.rates, fails=limits.return_rates)] if state.rates.percent else []),
             *(
                 [checks.last_file(state.last_registered, expected, now, on_banking_days=limits.on_banking_days)]
                 if (expected := limits.expect_file) is not None

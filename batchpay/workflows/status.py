@@ -14,6 +14,7 @@ from batchpay.gateway.origin import environment_of, is_rehearsal
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import location, open_ledger
 from batchpay.ledger.records import BatchSummary, HostRun
+from batchpay.operations.return_rates import return_rates
 from batchpay.payment import Environment, Totals
 from batchpay.reports.page import write_batch_page
 from batchpay.reports.results import write_results
@@ -99,6 +100,13 @@ def all_batches(settings: Settings) -> list[Summary]:
     """Return every batch's summary, the latest first."""
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         return [summary_of_batch(found) for found in ledger.batches()]
+
+
+def rates_told(settings: Settings) -> list[str]:
+    """Say of each environment how many of its debits came back; nothing where none did."""
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        found = {one: return_rates(ledger, ledger.batches(), one) for one in Environment}
+        return [f"{one}: {rates}" for one, rates in found.items() if rates.percent]
 
 
 OutputPath = Callable[[BatchSummary], Path | Stream]

@@ -82,9 +82,7 @@ def test_any_warning_can_be_held(desk: Desk, name: str, rows: tuple[dict[str, st
     assert desk.arrived.total() == 3
 
 
-def test_whoever_registered_a_row_does_not_release_it_where_others_must_approve(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whoever_registered_a_row_does_not_release_it_where_others_must_approve(desk: Desk) -> None:
     """Below the total that needs an approval, one person could have sent it; a company of one has no such policy."""
     desk.submit(desk.file("may.csv", GRACE))
     hold(desk, HELD, approvals=1, approve_above="1000.00")
@@ -93,7 +91,7 @@ def test_whoever_registered_a_row_does_not_release_it_where_others_must_approve(
     with pytest.raises(WaitingForPerson, match="another person must release"):
         desk.submit(june, release="called her", rows=[2])
     assert desk.events("released") == []
-    monkeypatch.setattr("tests.workflows.desk.ANN", Actor("ben", "desk-4"))
+    desk.actor = Actor("ben", "desk-4")
     assert desk.submit(june, release="called her", rows=[2]).released.rows == 1
 
 

@@ -6,7 +6,7 @@ import csv
 import json
 from contextlib import closing
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date
 from typing import Any
 
 import polars as pl
@@ -15,12 +15,15 @@ import pytest
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.facts import FactKind, NewFact
 from batchpay.ledger.open import open_ledger
+from batchpay.operations.metrics import write_metrics
 from batchpay.payment import State, Totals
 from batchpay.sending.limits import Limits
 from batchpay.validation.rejects import open_rejects
 from batchpay.workflows.check import validate
+from batchpay.workflows.health import HealthLimits, health, ledger_state
 from batchpay.workflows.requests import CheckOptions, file_request
 from batchpay.workflows.run import RunRequest
+from batchpay.workflows.status import rates_told
 from tests.model import clock
 from tests.workflows.desk import Desk
 
@@ -155,6 +158,28 @@ def test_a_corrected_account_is_told_as_a_new_one(desk: Desk) -> None:
     took_in(desk, desk.submit(desk.file("first.csv", FIRST)).batch, "C01")
     preview = desk.dry_run(desk.file("next.csv", NEXT | CORRECTED["C01"]))
     assert [one.name for one in preview.verdict.warning_failures] == ["achAccountNumber.changed_account"]
+
+
+def test_how_many_debits_came_back_is_told_and_seldom_an_alarm(desk: Desk) -> None:
+    """Of 60 days' debits, but what was withdrawn; one of three is above every rate, and fails only where asked."""
+    kinds = {"unauthorized": 100 / 3, "administrative": 0.0, "overall": 100 / 3}
+    debits = [row | {"transactionType": "DEBIT", "amount": "10.00"} for row in (FIRST, NEXT, OTHER)]
+    batch = desk.submit(desk.file("first.csv", *debits)).batch
+    assert rates_told(desk.settings) == []
+    desk.submit(desk.file("credit.csv", FIRST | {"paymentId": "C", "invoiceNumber": "C", "achAccountNumber": "7777"}))
+    for row, code in enumerate(("R10", "R02"), 1):
+        took_in(desk, batch, code, row)
+    with closing(open_ledger(desk.settings.ledger)) as ledger:
+        ledger.withdraw_fact(str(batch), 2, "ann", "the bank undid it")
+    for fails in (False, True):
+        findings = health(desk.settings, HealthLimits(return_rates=fails), clock.now(UTC)).findings
+        (told,) = [one for one in findings if one.check == "returns"]
+        assert (told.exit_code, told.word, told.details) == (6 * fails, ("warn", "FAIL")[fails], {"debits": 3, **kinds})
+        assert told.message.endswith("overall 33.3 % (at most 15 %); over the limit: unauthorized, overall")
+    assert rates_told(desk.settings) == [f"test: {told.message.partition(';')[0]}"]
+    path, now = desk.folder / "metrics.prom", clock.now(UTC)
+    write_metrics(path, [], 0, now, now, ledger_state(desk.settings), completed=True)
+    assert 'batchpay_return_rate{environment="test",kind="overall"} 33.333\n' in path.read_text()
 
 
 def test_a_change_of_no_column_of_ours_stops_nothing(desk: Desk) -> None:
