@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import shutil
@@ -36,6 +37,8 @@ key_file = "ledger.key"
 """
 """For whoever calls batchpay in the demo's folder afterwards."""
 _EXPECTED_EXIT_CODE = 7  # the sample holds two rows whose answers get lost
+_CAME_BACK = ("990051", "990052", "990081")
+"""How the account numbers of the sample end that the sandbox returns or changes (sandbox --list-magic)."""
 
 
 @click.command(cls=Command, short_help="Run the sandbox and submit the sample file; no credentials needed.")
@@ -47,7 +50,7 @@ _EXPECTED_EXIT_CODE = 7  # the sample holds two rows whose answers get lost
 def demo(context: Context, out: str, postgres: bool) -> int:
     """Start the sandbox on loopback, test the connection, submit the sample file, and write the report on it.
 
-    Then take in what the bank sent back.
+    Then take in what the bank sent back, and check a file that pays the same accounts again.
 
     With --postgres the ledger is in a PostgreSQL server, started in a temporary folder; it must be
     installed, and so must the add-on postgres.
@@ -83,6 +86,8 @@ def demo(context: Context, out: str, postgres: bool) -> int:
         if database:
             _show(context, environment, settings, "ledger", "check", expected=0)
         _show(context, environment, settings, "returns", returns, expected=0)
+        following, rejects = str(_write_next(folder)), str(folder / "next.rejects.csv")
+        _show(context, environment, settings, "validate", following, "--rejects", rejects, expected=3)
     if context.json:
         output.print_json(context, {**told, "report": page, "exit_code": 0})
         return 0
@@ -90,8 +95,10 @@ def demo(context: Context, out: str, postgres: bool) -> int:
         f"\nThe submission ended with exit code {_EXPECTED_EXIT_CODE}: two answers were lost on purpose, and a\n"
         f"person must check whether those payments were made. Everything is in {folder}/:\n"
         "open the results, the rejects and the report.\n"
-        "Later the bank sent two payments back and had another number for a third account (returns.csv). What it\n"
-        "said is recorded beside each payment; nothing was sent again by itself."
+        "Later the bank sent two payments back, and had another number for a third account\n"
+        "(returns.csv). The last call shows what that means for the next file: the closed account\n"
+        "and the old number are errors, the new number is in next.rejects.csv alone, and the\n"
+        "payment without funds may be collected again. Nothing was sent again by itself."
     )
     if database:
         click.echo("The database was removed with its server; docs/several-machines.md sets up a permanent one.")
@@ -118,6 +125,20 @@ def sample_file() -> Path:
         if (candidate / "payments.csv").is_file():
             return candidate / "payments.csv"
     raise BatchpayError("the sample file is not part of this installation")
+
+
+def _write_next(folder: Path) -> Path:
+    """Write the next file: the same payments to the accounts that the bank spoke of, due again."""
+    target = folder / "next.csv"
+    with (folder / "payments.csv").open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file)
+        again = [row for row in rows if row["achAccountNumber"].endswith(_CAME_BACK)]
+    with target.open("w", encoding="utf-8", newline="") as out:
+        writer = csv.DictWriter(out, list(rows.fieldnames or ()))
+        writer.writeheader()
+        for row in again:
+            writer.writerow(row | {name: f"{row[name]}-2" for name in ("paymentId", "invoiceNumber")})
+    return target
 
 
 def _show(

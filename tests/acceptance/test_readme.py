@@ -63,7 +63,8 @@ def test_readme_names_only_commands_that_exist() -> None:
 def test_what_the_demo_says_to_do_next_works_in_its_folder(home: Home) -> None:
     """Its summary says `batchpay resolve BATCH`, and nothing named the demo's ledger to that command.
 
-    The report, which belongs to the demo, was left to whoever typed one more command.
+    The report, which belongs to the demo, was left to whoever typed one more command. What a bank corrected is in
+    the rejects file of the next check, and nowhere on the terminal.
     """
     done = home.run("demo")
     command = next(line for line in done.stdout.splitlines() if "a person must look: " in line).partition(": ")[2]
@@ -76,3 +77,7 @@ def test_what_the_demo_says_to_do_next_works_in_its_folder(home: Home) -> None:
     assert "cd demo" in done.stdout
     batch = command.rpartition(" ")[2]
     assert batch in (home.path / "demo" / "payments.report.html").read_text("utf-8")
+    assert {"achAccountNumber.returned", "achAccountNumber.changed_by_bank"} <= set(done.stdout.split())
+    corrected = "770631997781"  # the sandbox makes it from the account of row 631
+    assert corrected in (home.path / "demo" / "next.rejects.csv").read_text("utf-8")
+    assert corrected not in done.stdout
