@@ -116,7 +116,7 @@ class Source:
     @property
     def line_word(self) -> str:
         """What a row's position is called: a CSV has lines, a sheet has rows."""
-        return "line" if self.kind is FileKind.CSV else "row"
+        return {FileKind.CSV: "line", FileKind.ACH: "record"}.get(self.kind, "row")
 
     @property
     def identity(self) -> FileIdentity | None:
@@ -170,6 +170,8 @@ def open_source(
             source = _open_csv(file, CsvText(file, packing, encoding), mapping, tuple(required))
         elif kind is FileKind.PARQUET:
             source = _open_parquet(file, mapping, tuple(required))
+        elif kind is FileKind.ACH:
+            source = _open_ach(file, mapping, tuple(required))
         else:
             source = _open_xlsx(file, sheet, include_hidden, mapping, tuple(required))
     except BaseException:
@@ -214,6 +216,16 @@ def _open_parquet(file: OpenFile, mapping: Mapping | None, required: tuple[str, 
     reader.use(own, forms)
     source = _source(file, FileKind.PARQUET, header, own, mapping, reader.chunks)
     return replace(source, _chunks=one_content(file.name, source._chunks))
+
+
+def _open_ach(file: OpenFile, mapping: Mapping | None, required: tuple[str, ...]) -> Source:
+    from batchpay.intake.ach_payments import AchReader  # few files are of a bank
+
+    reader = AchReader(file)
+    header, own = _headers(file.name, reader.names, mapping, required)
+    reader.use(own)
+    source = _source(file, FileKind.ACH, header, own, mapping, reader.chunks)
+    return replace(source, notes=reader.notes, _chunks=one_content(file.name, source._chunks))
 
 
 def _open_xlsx(

@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from batchpay.errors import BatchHeld, FileRefused
+from batchpay.intake.ach_records import is_ach
 from batchpay.intake.bank_files import HEAD_BYTES, refuse_bank_file
 from batchpay.text import is_text_encoding
 from batchpay.writing.atomic import FileIdentity
@@ -46,9 +47,15 @@ class FileKind(StrEnum):
     CSV = "csv"
     PARQUET = "parquet"
     XLSX = "xlsx"
+    ACH = "ach"
 
 
-_NAMES = {FileKind.CSV: "a CSV file", FileKind.PARQUET: "a Parquet file", FileKind.XLSX: "an XLSX file"}
+_NAMES = {
+    FileKind.CSV: "a CSV file",
+    FileKind.PARQUET: "a Parquet file",
+    FileKind.XLSX: "an XLSX file",
+    FileKind.ACH: "an ACH file",
+}
 _MAGIC = (
     (b"PAR1", FileKind.PARQUET),
     (b"PK\x03\x04", FileKind.XLSX),
@@ -98,6 +105,8 @@ def kind_of(head: bytes, name: str, asked: str | None = None) -> tuple[FileKind,
     for magic, what in _REFUSED_MAGIC:
         if head.startswith(magic):
             raise FileRefused(f"{name}: is {what}")
+    if is_ach(head):
+        return FileKind.ACH, None
     refuse_bank_file(name, head.decode("utf-8", "replace"))
     text = b"".join(head.removeprefix(b"\xef\xbb\xbf").split()).lower()
     for beginning, what in _REFUSED_TEXT:

@@ -19,7 +19,7 @@ from batchpay.writing.atomic import is_output_name, unpacked_name
 CONTROL_SUFFIX = ".control.toml"
 _SETTLED_S = 60.0
 """How long a file without a control file must have been left alone."""
-_ENDINGS = (".csv", ".tsv", ".parquet", ".xlsx")
+_ENDINGS = (".csv", ".tsv", ".parquet", ".xlsx", ".ach")
 _UNFINISHED = (".part", ".partial", ".tmp", ".temp", ".filepart", ".crdownload", ".swp", ".upload", "~")
 
 

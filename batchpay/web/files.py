@@ -26,7 +26,7 @@ from batchpay.web.words import as_sentence
 
 blueprint = Blueprint("files", __name__)
 
-ENDINGS = (".xlsx", ".xlsm", ".csv", ".txt", ".tsv", ".parquet", ".pq", ".gz", ".zst")
+ENDINGS = (".xlsx", ".xlsm", ".csv", ".txt", ".tsv", ".parquet", ".pq", ".ach", ".gz", ".zst")
 LISTED = 100
 _NAME_MAX, _EXPORT_NAME_MAX = 160, 120
 EXPORT_BYTES_MAX = 128 << 20
@@ -142,7 +142,7 @@ def begin() -> ResponseReturnValue:
     size = len(data) if whole is not None else request.form.get("size", 0, int)
     try:
         if not name.lower().endswith(ENDINGS):
-            raise WrongUse("only workbooks (.xlsx), CSV and Parquet files are accepted")
+            raise WrongUse("only workbooks (.xlsx), CSV, Parquet and ACH files (.ach) are accepted")
         file_id = begin_upload(here, name, size, "receiving", options=json.dumps(expected()), before=_before(here))
     except WrongUse as error:
         return refused_upload(error, by_form=whole is not None)

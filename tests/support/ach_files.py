@@ -26,13 +26,20 @@ def changed(code: str, bank: str, corrected: str) -> str:
     return f"798{code}{OURS}0000042      {bank}{corrected:<29}{'':15}{bank}0000007"
 
 
-def ach_file(*batches: Sequence[list[str]], day: date = date(2026, 11, 24), off_by: int = 0, end: str = "\n") -> bytes:
+def ach_file(
+    *batches: Sequence[list[str]],
+    day: date = date(2026, 11, 24),
+    off_by: int = 0,
+    end: str = "\n",
+    entry_class: str = "PPD",
+    effective: str = "",
+) -> bytes:
     """Write a whole file, in blocks of ten; its total of credits is `off_by` cents more than its entries have."""
     records = [f"101 {OURS}1 123456789{day:%y%m%d}0800A094101{'OUR COMPANY':<23}{'BANK':<23}{'':8}"]
     sums = [0, 0, 0, 0]
     for number, entries in enumerate(batches, 1):
-        company = f"{'OUR COMPANY':<16}{'':20}1234567890PPDPAYMENTS  "
-        records.append(f"5200{company}{'':6}{day:%y%m%d}   1{OURS}{number:07}")
+        company = f"{'OUR COMPANY':<16}{'':20}1234567890{entry_class}PAYMENTS  "
+        records.append(f"5200{company}{'':6}{effective or f'{day:%y%m%d}'}   1{OURS}{number:07}")
         lines = [line for one in entries for line in one]
         payments = [line for line in lines if line[0] == "6"]
         credit = sum(int(line[29:39]) for line in payments if line[2] < "5") + off_by
