@@ -67,33 +67,6 @@ class AchBatch:
         return self.header[50:53]
 
 
-@dataclass(slots=True)
-class _Totals:
-    """What a control record states: entries and addenda, the sum of routing numbers, cents of debits and credits."""
-
-    entries: int = 0
-    hash: int = 0
-    debits: int = 0
-    credits: int = 0
-
-    _NAMES = ("number of entries and addenda", "entry hash", "total of debits", "total of credits")
-
-    def add(self, other: AchEntry | _Totals) -> None:
-        if isinstance(other, AchEntry):
-            is_debit = other.direction is Direction.DEBIT
-            cents = (other.cents, 0) if is_debit else (0, other.cents)
-            other = _Totals(1, int(other.text[3:11]), *cents)
-        self.entries, self.hash = self.entries + other.entries, self.hash + other.hash
-        self.debits, self.credits = self.debits + other.debits, self.credits + other.credits
-
-    def differs_from(self, stated: str) -> str | None:
-        """Return what the digits of a control record state otherwise: count, hash (10), debits and credits (12)."""
-        numbers = (stated[:-34], stated[-34:-24], stated[-24:-12], stated[-12:])
-        found = (self.entries, self.hash % _HASH_MAX, self.debits, self.credits)
-        wrong = (name for name, digits, one in zip(self._NAMES, numbers, found, strict=True) if int(digits) != one)
-        return next(wrong, None)
-
-
 def is_ach(head: bytes) -> bool:
     """Whether a file that begins so has the header of an ACH file."""
     return _HEADER.match(head) is not None
@@ -103,7 +76,7 @@ def read_ach(content: bytes, name: str) -> list[AchBatch]:
     """Read a file's batches; raises FileRefused where a record is out of place or control totals are not met."""
     batches: list[AchBatch] = []
     created, batch, kind, file_batches = date.min, None, "9", 0
-    totals, file_totals = _Totals(), _Totals()
+    totals, file_totals = _NONE, _NONE
     for number, text in _records(content):
         before, kind = kind, text[0]
         if kind not in _AFTER.get(before, ""):
@@ -111,23 +84,24 @@ def read_ach(content: bytes, name: str) -> list[AchBatch]:
         if not _DIGITS[kind].match(text):
             raise FileRefused(f"{name}: record {number} has something else where an ACH file has digits")
         if kind == "1":
-            created, file_batches, file_totals = _day(text[23:29], f"{name}: record {number}"), 0, _Totals()
+            created, file_batches, file_totals = _day(text[23:29], f"{name}: record {number}"), 0, _NONE
         elif kind == "5":
-            batch, totals = AchBatch(created, text), _Totals()
+            batch, totals = AchBatch(created, text), _NONE
         elif kind == "6" and batch is not None:
-            batch.entries.append(AchEntry(number, text))
-            totals.add(batch.entries[-1])
+            batch.entries.append(one := AchEntry(number, text))
+            cents = (one.cents, 0) if one.direction is Direction.DEBIT else (0, one.cents)
+            totals = _sum(totals, (1, int(text[3:11]), *cents))
         elif kind == "7" and batch is not None:
             batch.entries[-1].addenda.append(text)
-            totals.entries += 1
+            totals = _sum(totals, (1, 0, 0, 0))
         elif kind == "8" and batch is not None:
-            _require(totals.differs_from(text[4:44]), f"{name}: record {number}", "the batch")
+            _require(_wrong(totals, text[4:44]), f"{name}: record {number}", "the batch")
             batches.append(batch)
             file_batches += 1
-            file_totals.add(totals)
+            file_totals = _sum(file_totals, totals)
         elif kind == "9":
             wrong = None if int(text[1:7]) == file_batches else "number of batches"
-            _require(wrong or file_totals.differs_from(text[13:55]), f"{name}: record {number}", "the file")
+            _require(wrong or _wrong(file_totals, text[13:55]), f"{name}: record {number}", "the file")
     if kind != "9" or not batches:
         raise FileRefused(f"{name}: is an ACH file that is cut off, its last record is missing")
     return batches
@@ -144,6 +118,23 @@ _DIGITS = {
     "9": re.compile(r".\d{6}.{6}\d{42}"),
 }
 """Where each kind of record has digits that are read."""
+
+
+_Totals = tuple[int, int, int, int]
+_NONE: _Totals = (0, 0, 0, 0)
+_TOTALS = ("number of entries and addenda", "entry hash", "total of debits", "total of credits")
+"""What a control record states; the hash is the sum of the banks' eight digits."""
+
+
+def _sum(one: _Totals, more: _Totals) -> _Totals:
+    return one[0] + more[0], one[1] + more[1], one[2] + more[2], one[3] + more[3]
+
+
+def _wrong(found: _Totals, stated: str) -> str | None:
+    """Return which total a control record states otherwise: count, hash (10 digits), debits and credits (12 each)."""
+    numbers = (stated[:-34], stated[-34:-24], stated[-24:-12], stated[-12:])
+    totals = (found[0], found[1] % _HASH_MAX, *found[2:])
+    return next((name for name, digits, one in zip(_TOTALS, numbers, totals, strict=True) if int(digits) != one), None)
 
 
 def _require(wrong: str | None, place: str, what: str) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
-from functools import cache
 from typing import Any, Generic, TypeVar
 
 from batchpay.errors import LedgerDamaged, WrongUse
@@ -54,11 +53,15 @@ def _seal(store: Store, values: _Values) -> bytes:
     return store.keys.seal_values("fact", tuple(values[name] for name in SEALED))
 
 
-def _stored(store: Store, view: View, statement: str, **asked: Any) -> list[_Values]:
-    """Return facts as they lie in their table; raises LedgerDamaged for one that was not recorded so."""
+def _stored(
+    store: Store, view: View, statement: str, rows: Container[int] | None = None, **asked: Any
+) -> list[_Values]:
+    """Return facts as they lie in their table, of some rows; raises LedgerDamaged for one that was not recorded so."""
     found: list[_Values] = []
     for *sealed, seal in view.execute(statement, asked):
         values = dict(zip(SEALED, sealed, strict=True))
+        if rows is not None and values["row"] not in rows:
+            continue
         if _seal(store, values) != seal:
             raise LedgerDamaged(f"the ledger is damaged: return {values['number']} is not what was recorded")
         found.append(values)
@@ -130,20 +133,15 @@ class _Look:
         """Name and file of its batches."""
         self._files: dict[int, tuple[int, str, str]] = {}
 
-    def facts(self, statement: str, **asked: Any) -> list[Fact]:
-        """Return recorded facts."""
-        found = _stored(self._store, self._view, statement, **self._of, **asked)
+    def facts(self, statement: str, rows: Container[int] | None = None, **asked: Any) -> list[Fact]:
+        """Return recorded facts, of some rows."""
+        found = _stored(self._store, self._view, statement, rows, **self._of, **asked)
         lines = {
             (batch, row): line
             for batch, rows in _by_batch((one["batch"], one["row"]) for one in found).items()
             for row, line, *_ in self._rows(batch, rows)
         }
         return [self._fact(one, lines[one["batch"], one["row"]]) for one in found]
-
-    @cache  # noqa: B019 - a view is short
-    def facts_of(self, batch: int) -> list[Fact]:
-        """Return the facts of a batch."""
-        return self.facts(self._sql.of_batch, batch=batch)
 
     def _fact(self, values: _Values, line: int | None) -> Fact:
         at, who, file = self._taken_in(values["event"])
@@ -174,7 +172,7 @@ class _Look:
         found: dict[_Place, FoundPayment] = {}
         for batch, rows in _by_batch(place for place in places if place[0] in self.names).items():
             facts: defaultdict[int, list[Fact]] = defaultdict(list)
-            for fact in self.facts_of(batch):
+            for fact in self.facts(self._sql.of_batch, rows, batch=batch):
                 if not fact.withdrawn:
                     facts[fact.row].append(fact)
             known = sorted(self._rows(batch, rows), key=lambda row: row[0])
@@ -357,7 +355,7 @@ class _Recording:
         known = {
             mark
             for batch in {number for number, _ in payments}
-            for fact in self._look.facts_of(batch)
+            for fact in self._look.facts(sql.of_batch, batch=batch)
             for mark in _marks(fact, fact.is_recurring, withdrawn=fact.withdrawn)
         }
         (number,), (event,) = (
