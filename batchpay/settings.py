@@ -177,6 +177,9 @@ class PolicySettings:
         7, "days without any event after which `resume` needs --stale --reason", least=1, most=DAYS_MOST
     )
     variance: bool = _setting(True, "warn about new payees, changed accounts and unusual amounts")
+    first_payment_above: str = _setting(
+        "", "a payee's first payment above this amount is the warning `amount.first_payment`; none by default"
+    )
     approvals: int = _setting(
         0, "how many other people must approve what is sent", environment="BATCHPAY_APPROVALS", least=0, most=2
     )
@@ -289,6 +292,14 @@ class Settings:
     rules: RulesSettings = field(default_factory=RulesSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     notify: NotifySettings = field(default_factory=NotifySettings)
+
+    @property
+    def first_above_cents(self) -> int | None:
+        """Above what the first payment of a payee is a warning; None if none is. Raises SettingsNotUsable."""
+        cents = parse_cents(self.policy.first_payment_above)
+        if cents is None and self.policy.first_payment_above:
+            raise SettingsNotUsable("policy.first_payment_above must be an amount like 12345.67")
+        return cents
 
     @property
     def max_amount_cents(self) -> int | None:

@@ -270,7 +270,9 @@ def warning_names() -> frozenset[str]:
     return frozenset(one.name for one in (*rules(), *typed_cell_rules()) if one.severity == "warning") | OF_HISTORY
 
 
-OF_HISTORY = frozenset({"achAccountNumber.changed_account", "achNameOnCheck.new_payee", "amount.unusual_amount"})
+OF_HISTORY = frozenset(
+    {"achAccountNumber.changed_account", "achNameOnCheck.new_payee", "amount.first_payment", "amount.unusual_amount"}
+)
 """Warnings of approval/anomalies.py."""
 
 

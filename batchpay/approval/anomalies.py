@@ -68,21 +68,27 @@ CODES = {
         "achAccountNumber",
         "a known payee with an account that the ledger has not seen before for this payee",
     ),
+    "first_payment": ("amount", "the first payment of a payee, above `policy.first_payment_above`"),
     "unusual_amount": ("amount", f"over {UNUSUAL_TIMES} times the payee's usual amount (the mean of accepted ones)"),
 }
 """Column and meaning of every warning of these checks."""
-LOUDEST = ("changed_account", "unusual_amount", "new_payee")
+LOUDEST = ("changed_account", "first_payment", "unusual_amount", "new_payee")
 """Which are reported first."""
 KEPT_MAX = 1_000
 """How many are kept by name; totals and counts include all."""
-SHOWN = {"changed_account": KEPT_MAX, "unusual_amount": 20, "new_payee": 0}
+SHOWN = {"changed_account": KEPT_MAX, "first_payment": 20, "unusual_amount": 20, "new_payee": 0}
 """How many of each are listed one by one: every changed account, new payees only in total."""
 
 
 def variances(
-    history: PayeeHistory, columns: PayeeColumns, environment: Environment, *, exclude_digest: bytes | None = None
+    history: PayeeHistory,
+    columns: PayeeColumns,
+    environment: Environment,
+    *,
+    exclude_digest: bytes | None = None,
+    first_above_cents: int | None = None,
 ) -> list[Variance]:
-    """Compare rows with the history, in row order; a new payee gets that warning alone.
+    """Compare rows with the history, in row order; a new payee gets one warning, a louder one above an amount.
 
     Not to be called while the ledger has no other batch: then everybody would be new.
     """
@@ -93,6 +99,10 @@ def variances(
         columns.rows, columns.payees, columns.accounts, columns.amounts_cents, strict=True
     ):
         facts = known.get(payee)
+        if facts is None and first_above_cents is not None and cents > first_above_cents:
+            message = f"the first payment of this payee is above {money(first_above_cents)}, make sure that it is right"
+            found.append(_variance(row, "first_payment", message))
+            continue
         if facts is None:
             found.append(_variance(row, "new_payee", "paid for the first time, make sure that the payee is real"))
             continue

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _SHOWN_MAX = 20
 _WARNINGS_SHOWN_MAX = 5
 """Of each kind."""
-_TOLD_APART = ("changed_account", "unusual_amount")
+_TOLD_APART = ("changed_account", "first_payment", "unusual_amount")
 """Warnings of which `Preview.unusual` names the rows, with their sums."""
 _APART = (
     "it was not compared with the files before it in this call: a submission registers them first, and rejects what "

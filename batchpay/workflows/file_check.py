@@ -73,13 +73,21 @@ class PayeeCheck:
 
     None if it is paid once more: whoever was paid by it before is not a new payee.
     """
+    first_above_cents: int | None = None
+    """The first payment of a payee above this is a warning of its own."""
 
     def unusual(self, frame: pl.DataFrame, but: Collection[int]) -> list[Variance]:
         """Find what is unusual about rows that passed, except those of `but`."""
         from batchpay.registration.digests import payee_columns  # only where there are earlier payments
 
         columns = payee_columns(self.history, frame)
-        found = variances(self.history, columns, self.environment, exclude_digest=self.exclude_digest)
+        found = variances(
+            self.history,
+            columns,
+            self.environment,
+            exclude_digest=self.exclude_digest,
+            first_above_cents=self.first_above_cents,
+        )
         return [one for one in found if one.row not in but]
 
 
@@ -231,7 +239,7 @@ class FileCheck:
 
 
 _NO_MISTAKES = ("duplicate", "rejected_before", "returned", "changed_by_bank")
-_WARNING_ORDER = ("same_invoice", "same_payment", "changed_account", "unusual_amount", "new_payee")
+_WARNING_ORDER = ("same_invoice", "same_payment", "changed_account", "first_payment", "unusual_amount", "new_payee")
 """Which warnings from the ledger's history are reported first."""
 _PLACES_MAX = 1_000
 """This many warnings about bills are reported with their line or row."""
@@ -482,6 +490,8 @@ class _Reading:
         others = ledger is not None and ledger.batch_count(context.environment) > (checked.known is not None)
         again = checked.known if context.decisions.again else None
         payees = payee_check(context.history, context.environment, checked.digest, again, others=others)
+        if payees is not None:
+            payees = replace(payees, first_above_cents=context.settings.first_above_cents)
         checked.anomalies.compared = payees is not None
         if others or payees is not None or self._rejected_earlier is not None or checked.returned.are_any:
             self._compare_with_ledger(ledger if others else None, payees, verdict)

@@ -45,10 +45,10 @@ def _place(row: int) -> str:
     return f"row {row}"
 
 
-def look(*rows: tuple[bytes, bytes, int]) -> list[Variance]:
+def look(*rows: tuple[bytes, bytes, int], first_above_cents: int | None = None) -> list[Variance]:
     payees, accounts, cents = zip(*rows, strict=True)
     columns = PayeeColumns(range(1, len(rows) + 1), payees, accounts, cents)
-    return variances(Remembered(HISTORY), columns, Environment.LIVE)
+    return variances(Remembered(HISTORY), columns, Environment.LIVE, first_above_cents=first_above_cents)
 
 
 def test_what_is_usual_gives_no_warning() -> None:
@@ -105,7 +105,9 @@ def test_the_history_is_asked_once_for_each_payee() -> None:
 
 def test_messages_can_stand_in_a_rejects_file() -> None:
     """No message has a semicolon, which separates messages there, nor a digest."""
-    messages = [found.message for found in look((BOB, OTHER, 1), (ANN, OTHER, 99_999))]
+    messages = [
+        found.message for found in look((BOB, OTHER, 1), (BOB, OTHER, 501), (ANN, OTHER, 99_999), first_above_cents=500)
+    ]
     assert len(messages) == len(CODES)
     assert all(";" not in message and "account3" not in message for message in messages)
 
