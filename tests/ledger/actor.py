@@ -8,12 +8,14 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from batchpay.errors import BatchHeld, LedgerNotUsable
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.days import DayLimits
+from batchpay.ledger.facts import FactKind, NewFact
+from batchpay.payment import Environment
 from tests.ledger.batches import ACCEPTED, DECLINED, columns, register
 from tests.ledger.factories import LedgerFactory
 
@@ -99,6 +101,24 @@ def purge(ledger: Ledger, _: str) -> None:
     say("purged")
 
 
+def take_in_returns(ledger: Ledger, when: str) -> None:
+    """Record that row 1 came back, and wait to be killed before or after the event, in one transaction with it."""
+    transaction = ledger.store.begin()  # type: ignore[attr-defined]
+    transaction.rollback()
+    kind = type(transaction)
+    real = kind.event
+
+    def wait(self: object, *told: object) -> None:
+        if when == "after":
+            real(self, *told)
+        say("waits")
+        signal.pause()
+
+    kind.event = wait
+    fact = NewFact(FactKind.RETURNED, ledger.find(None).batch, 1, "R02", date(2026, 11, 27), 101, 2)
+    ledger.record_facts([fact], Environment.TEST, "returns.csv", "ab", "actor", unattended=True)
+
+
 DEEDS: dict[str, Callable[[Ledger, str], None]] = {
     "hold": hold_and_wait,
     "send": send,
@@ -106,6 +126,7 @@ DEEDS: dict[str, Callable[[Ledger, str], None]] = {
     "send within": send_within,
     "register": register_many,
     "purge": purge,
+    "take in returns": take_in_returns,
 }
 
 

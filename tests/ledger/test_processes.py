@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ import pytest
 
 from batchpay.errors import BatchHeld, LedgerNotUsable
 from batchpay.ledger.contract import Ledger
+from batchpay.ledger.facts import FactKind, NewFact
 from batchpay.ledger.records import Event
 from batchpay.payment import Environment, State
 from batchpay.text import read_ranges
-from tests.ledger.batches import ACCEPTED, CANARY, columns, register, rejected, states
+from tests.ledger.batches import ACCEPTED, CANARY, columns, register, rejected, send, states
 from tests.ledger.factories import LedgerFactory
 from tests.support.strace import STRACE, strace, traced
 from tests.support.warm import WARM, Order, Process
@@ -113,6 +115,21 @@ def test_a_killed_holder_frees_its_batch_at_once(registered: LedgerFactory) -> N
         run = ledger.start(batch.batch, "ada")
         assert run.recovered == 2
         run.finish(None)
+    assert ledger.check() == []
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_kill_leaves_neither_a_return_nor_the_event_that_tells_of_it(registered: LedgerFactory, when: str) -> None:
+    """In between there is none: the next time the file is taken in as if it had never been."""
+    ledger = registered.open()
+    send(ledger, None, {1: ACCEPTED})
+    with acting(registered, "take in returns", when) as process:
+        wait_for(process, "waits")
+        process.kill()
+        process.wait()
+    assert (list(ledger.facts(Environment.TEST)), ledger.returned_files(Environment.TEST)) == ([], set())
+    fact = NewFact(FactKind.RETURNED, ledger.find(None).batch, 1, "R02", date(2026, 11, 27), 101, 2)
+    assert ledger.record_facts([fact], Environment.TEST, "returns.csv", "ab", "ada", unattended=False) == 1
     assert ledger.check() == []
 
 

@@ -137,6 +137,10 @@ class Batch:
     """Whether names, details and messages were erased."""
     pay_on: datetime.date | None = None
     """The day of all its rows (--pay-on)."""
+    returned: dict[int, str] = field(default_factory=dict)
+    """Payments that came back: whether a person has seen it, or withdrawn it since."""
+    return_codes: dict[int, tuple[str, datetime.date]] = field(default_factory=dict)
+    """The bank's code and day of each."""
     cancelled: set[int] = field(default_factory=set)
     """Payments that a person took back before they were sent."""
 

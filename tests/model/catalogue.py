@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.model import actions, approvals, between, controls, days, disasters, meanwhile, purging
+from tests.model import actions, approvals, between, controls, days, disasters, meanwhile, purging, returning
 from tests.model.actions import Action
 
 
@@ -75,4 +75,6 @@ ACTIONS: dict[str, Weighed] = {
     "numbered": Weighed(controls.numbered, 1),
     "day_limit": Weighed(days.day_limit, 2),
     "limit_reached": Weighed(days.limit_reached, 2),
+    "come_back": Weighed(returning.come_back, 3),
+    "undo": Weighed(returning.undo, 2),
 }

@@ -27,6 +27,7 @@ class Backup:
     settled: dict[str, dict[int, str]]
     arrivals: int
     purged: dict[str, bool]
+    returned: dict[str, dict[int, str]]
     batches: list[str] = field(default_factory=list)
 
 
@@ -41,6 +42,7 @@ def back_up(world: World, a: int, b: int, c: int) -> None:
         {name: dict(batch.settled) for name, batch in alive.items()},
         len(world.gateway.arrivals),
         {name: batch.purged for name, batch in alive.items()},
+        {name: dict(batch.returned) for name, batch in alive.items()},
         list(alive),
     )
 
@@ -60,6 +62,7 @@ def put_back(world: World, backup: Backup, *, in_use: bool = False) -> None:
         if not batch.lost:
             batch.states, batch.settled = dict(backup.states[name]), dict(backup.settled[name])
             batch.purged = backup.purged[name]
+            batch.returned = dict(backup.returned[name])
     if len(world.gateway.arrivals) > backup.arrivals:
         world.forbidden = "the ledger is older than its witness"
         world.window_lost = True

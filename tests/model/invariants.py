@@ -177,6 +177,9 @@ def _allowed(world: World, new: Arrival, old: Arrival) -> None:
         return
     if mine.again or (other.lost and not world.window_open):
         return
+    code, _ = other.return_codes.get(old.payment, ("", None))
+    if other.returned.get(old.payment) == "seen" and (row.account != before.account or code in ("R01", "R09")):
+        return  # it came back: paid to another account, or tried again
     by_id = bool(row.payment_id) and is_duplicate(row, before, 1e9) is True and not _same_bill_only(row, before)
     names = list(world.batches)  # in the order of registration
     earlier, later = sorted((mine, other), key=lambda one: (one.registered_h, names.index(one.name)))
@@ -269,6 +272,9 @@ def _rejected_for_a_reason(world: World, batch: Batch, line: dict[str, str]) -> 
     if "duplicate" in line["_errors"]:
         if not earlier and row.number not in repeats_in_file(batch.rows):
             fail(world, f"E{row.number} is refused as a duplicate, and was never seen before")
+    elif "returned" in line["_errors"] or "changed_by_bank" in line["_errors"]:
+        if row.account not in world.accounts_told:
+            fail(world, f"E{row.number} is refused for its account, of which no bank said anything")
     elif is_right and not any(row.faults(one.max_cents, one.day, normalize=False) for one in commands):
         fail(world, f"E{row.number} is refused for nothing: {line['_errors']}")
 

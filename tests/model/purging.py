@@ -8,7 +8,8 @@ from tests.model.world import Violation, World
 
 _DAYS = (1, 3, 20)
 _UNCLEAR_H = 1.0
-_TOTALS = ("rows", "rejected", "pending", "sending", "accepted", "declined", "in_doubt", "amount", "debit", "credit")
+_TOTALS = ("rows", "rejected", "pending", "sending", "accepted", "declined", "in_doubt", "amount", "debit", "credit",
+           "returned", "standing")  # fmt: skip
 
 
 def purge(world: World, a: int, b: int, c: int) -> None:

@@ -388,6 +388,40 @@ DEFECTS = (
         "F4 a day is sent more than its limit", "limit_reached:0:0:1",
         (("ledger/days.py", "            if not over:\n", "            if over or not over:\n"),),
     ),
+    Defect(
+        "G1 a return that a person withdrew is recorded again", "make:1:0:0 submit:0:0:0 come_back:1:0:0 undo:0:1:0",
+        (("ledger/stored_facts.py", "            for mark in _marks(fact, fact.is_recurring, withdrawn=fact.withdrawn)\n",
+          "            if not fact.withdrawn\n            for mark in _marks(fact, fact.is_recurring, withdrawn=False)\n"),),
+    ),
+    Defect(
+        "G2 a return that nobody has seen lets its payment be made again",
+        "make:1:0:0 submit:0:0:0 come_back:0:1:0 alter:0:0:0 submit:0:0:0",
+        (("ledger/stored_facts.py", '        if not one["unattended"] or one["confirmed"] is not None\n', ""),),
+    ),
+    Defect(
+        "G3 a purge erases what came back", "make:1:0:0 submit:0:0:0 come_back:1:0:0 days_pass:3:0:0 purge:0:0:0",
+        (("ledger/fact_statements.py", 'self.erase = f"UPDATE {fact} SET corrected = NULL WHERE',
+          'self.erase = f"DELETE FROM {fact} WHERE'),),
+    ),
+    Defect(
+        "G4 a return that was withdrawn still counts", "make:1:0:0 submit:0:0:0 come_back:1:0:0 undo:0:1:0",
+        (("ledger/sqlite/0005.sql", "WHERE kind = 1 AND recurring = 0 AND withdrawn IS NULL;\n\n-- What was paid",
+          "WHERE kind = 1 AND recurring = 0;\n\n-- What was paid"),),
+    ),
+    Defect(
+        "G4 a return that was withdrawn still counts in a database",
+        "make:1:0:0 submit:0:0:0 come_back:1:0:0 undo:0:1:0",
+        (("ledger/postgres/0002.sql", "WHERE f.kind = 1 AND f.recurring = 0 AND f.withdrawn IS NULL;",
+          "WHERE f.kind = 1 AND f.recurring = 0;"),),
+        on_postgres=True,
+    ),
+    Defect(
+        "G5 the return of a row in doubt is recorded as of an accepted one",
+        "make:1:0:0 answers:0:1:0 submit:0:0:0 come_back:1:0:0",
+        (("returns/matching.py", "Verdict.RECORDED if each.state is State.ACCEPTED else Verdict.IN_DOUBT",
+          "Verdict.RECORDED"),
+         ("ledger/stored_facts.py", "payment.state is not State.ACCEPTED", "payment.state is State.REJECTED")),
+    ),
 )  # fmt: skip
 
 

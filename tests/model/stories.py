@@ -89,6 +89,14 @@ DAYS: dict[str, int] = {
 }
 """Those of days on which payments are due, and of what one day may be sent. They follow the others as well."""
 
+RETURNS: dict[str, int] = {
+    "make:*:0 submit:*:0 come_back undo? alter:*:1|2|3 submit:0:0": 5,
+    "make:*:0 submit:*:0 come_back days_pass:2|3|4 purge come_back undo?": 3,
+    "make:*:0 answers:0 submit:*:0 come_back resolve come_back": 3,
+    "make:*:0 submit:*:0 back_up? come_back other_gateway? bring_back? accept? come_back": 3,
+}
+"""Those in which payments come back. They follow the others as well."""
+
 Numbered = tuple[str, int, int, int]
 
 
@@ -98,7 +106,7 @@ def _shuffled(stories: dict[str, int]) -> list[str]:
     return found
 
 
-_IN_TURN = _shuffled(STORIES) + _shuffled(IN_BETWEEN) + _shuffled(DAYS)
+_IN_TURN = _shuffled(STORIES) + _shuffled(IN_BETWEEN) + _shuffled(DAYS) + _shuffled(RETURNS)
 
 
 def told(seed: int, dice: random.Random) -> list[Numbered]:

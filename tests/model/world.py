@@ -102,6 +102,8 @@ class World:
         self.released: set[int] = set()
         """Payments that waited for a person, and that another than their maker released by name."""
         self.live = True
+        self.accounts_told: set[str] = set()
+        """Accounts of which a bank said anything."""
         self.forbidden = ""
         """Why the present ledger must send nothing."""
         self.window_open = False
