@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 import trustme
 
+from batchpay.intake.xlsx import child
 from batchpay.sandbox.options import Options
 from batchpay.sandbox.server import running
 from tests.support.fault_client import write_bundle
 from tests.support.postgres import Server, running_server
 from tests.support.sandbox_requests import control
+from tests.support.xlsx_worker import FORKED
 
 _MEMORY = Path("/dev/shm")  # noqa: S108
 _ROOM_BYTES = 2 << 30
@@ -40,6 +42,14 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def workbooks_are_read_by_forks() -> Iterator[None]:
+    """Fork what reads a workbook from a process that has it loaded; a command that is a process starts it as ever."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(child, "subprocess", FORKED)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,9 +115,11 @@ class Order:
 class Warm:
     """The loaded process, started with the first order; it ends with this process, or before."""
 
-    def __init__(self, program: Path | None = None) -> None:
+    def __init__(self, program: Path | None = None, *only: str) -> None:
         self.program = program
         """A folder with a changed batchpay, to be loaded instead of this one."""
+        self._only = only
+        """The modules that are loaded, in place of the whole program."""
         self._server: tuple[socket.socket, subprocess.Popen[bytes] | Process] | None = None
         self._starting = threading.Lock()
 
@@ -140,7 +143,7 @@ class Warm:
         """Start a command; its standard streams are descriptors, DEVNULL, or a PIPE that text is read from."""
         with self._starting:
             if self._server is None:
-                self._server = _started(self.program)
+                self._server = _started(self.program, self._only)
                 atexit.register(self.close)
             server, _ = self._server
         streams: list[TextIO | None] = []
@@ -176,14 +179,14 @@ WARM = Warm()
 """With the program as it is."""
 
 
-def _started(program: Path | None) -> tuple[socket.socket, subprocess.Popen[bytes] | Process]:
+def _started(program: Path | None, only: Sequence[str]) -> tuple[socket.socket, subprocess.Popen[bytes] | Process]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         if program:
             order = Order(_MODULE, (str(program),), dict(os.environ), str(_ROOT))
             return ours, WARM.start(order, stdin=theirs.fileno())
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", _MODULE],
+            [sys.executable, "-P", "-m", _MODULE, *only],
             env=os.environ | {"PYTHONPATH": str(_ROOT)},
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
@@ -196,8 +199,15 @@ def _text_of(descriptor: int) -> str:
     return os.pread(descriptor, size, 0).decode().replace("\r\n", "\n")
 
 
-def _load(program: str = "") -> None:
-    """Load the whole program, or what sends of a changed one in its place."""
+def _load(*names: str) -> None:
+    """Load the whole program, or modules by their names, or what sends of a changed program in a folder."""
+    program = names[0] if names and names[0].startswith("/") else ""
+    if names and not program:
+        for name in names:
+            importlib.import_module(name)
+        gc.collect()
+        gc.freeze()
+        return
     if program:
         for name in [name for name in sys.modules if name.partition(".")[0] == "batchpay"]:
             del sys.modules[name]
