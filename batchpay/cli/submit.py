@@ -180,6 +180,9 @@ def _check_usage(files: tuple[str, ...], options: dict[str, Any]) -> None:
         raise click.UsageError("--plan goes with --dry-run; a submission takes the plan with --from-plan")
     if options["returns"] and not options["inbox"]:
         raise click.UsageError("--returns goes with --inbox; by day: batchpay returns FILE")
+    others = {Path(options[name]).resolve() for name in ("inbox", "archive", "out") if options[name]}
+    if options["returns"] and Path(options["returns"]).resolve() in others:
+        raise click.UsageError("--returns is a folder of its own: each file in it is taken for one of returns")
     if options["from_plan"] and options["dry_run"]:
         raise click.UsageError("--from-plan is for a submission; a dry run writes a plan with --plan")
     typed = click.get_current_context().get_parameter_source("show_requests") is ParameterSource.COMMANDLINE

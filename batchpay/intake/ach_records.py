@@ -102,7 +102,7 @@ def read_ach(content: bytes, name: str) -> list[AchBatch]:
         elif kind == "9":
             wrong = None if int(text[1:7]) == file_batches else "number of batches"
             _require(wrong or _wrong(file_totals, text[13:55]), f"{name}: record {number}", "the file")
-    if kind != "9" or not batches:
+    if kind != "9" or created == date.min:
         raise FileRefused(f"{name}: is an ACH file that is cut off, its last record is missing")
     return batches
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date, timedelta
 
+from batchpay.errors import FileRefused
 from batchpay.intake.ach_records import AchBatch, check_digit, read_ach
 from batchpay.returns.codes import code_in
 from batchpay.returns.lines import ReturnLine
@@ -26,8 +27,15 @@ def _day(batch: AchBatch) -> date:
 
 
 def ach_lines(content: bytes, name: str) -> Iterator[ReturnLine]:
-    """Yield what came back; raises FileRefused as `read_ach` does. A payment without such addenda is left out."""
-    for batch in read_ach(content, name):
+    """Yield what came back; raises FileRefused as `read_ach` does, and for a file that has payments alone.
+
+    A payment without such addenda is left out.
+    """
+    batches = read_ach(content, name)
+    entries = [entry for batch in batches for entry in batch.entries]
+    if entries and not any(text.startswith((_RETURNED, _CHANGED)) for entry in entries for text in entry.addenda):
+        raise FileRefused(f"{name}: is an ACH file of payments, none of which came back")
+    for batch in batches:
         day = _day(batch)
         international = batch.entry_class == "IAT"
         for entry in batch.entries:

@@ -101,6 +101,7 @@ def test_a_night_takes_returns_first(call: Caller, line: str) -> None:
     again = call(*NIGHT)
     assert (again["exit_code"], again["returns"][0]["known"], names("back")) == (0, True, [])
     assert call.exit_code("submit", "in/x.csv", "--returns", "back") == 2
+    assert call.exit_code("submit", "--inbox", "in", "--archive", "done", "--returns", "done/") == 2
     put("in/last.csv", small_file(Path("last.csv"), 2, first=9).read_text())
     lost = call(*(word if word != "back" else "gone" for word in NIGHT))
     assert (lost["exit_code"], lost["accepted"], lost["returns"][0]["file"]) == (4, 2, "gone")

@@ -91,6 +91,15 @@ def test_an_ach_file_of_returns_and_changes(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_an_ach_file_without_a_return(tmp_path: Path) -> None:
+    """On most days a bank's file has nothing; a file of payments in its place is none of returns."""
+    (tmp_path / "r.ach").write_bytes(ach_file())
+    assert read_returns(tmp_path / "r.ach").lines == []
+    (tmp_path / "r.ach").write_bytes(ach_file([entry("22", 700, NUMBER)]))
+    with pytest.raises(FileRefused, match="none of which came back"):
+        read_returns(tmp_path / "r.ach")
+
+
 @pytest.mark.parametrize(("settled", "day"), [
     ("328", date(2026, 11, 24)), ("327", date(2026, 11, 23)), ("330", date(2026, 11, 24)), ("   ", date(2026, 11, 24)),
     ("366", date(2026, 11, 24)), ("000", date(2026, 11, 24)),
