@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import textwrap
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,11 @@ from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
+from batchpay.cli.options import Encoding
 from batchpay.cli.paths import outputs_of
+from batchpay.errors import WrongUse
+from batchpay.text import row_count
+from batchpay.workflows.requests import CheckOptions, file_request
 
 if TYPE_CHECKING:
     from batchpay.schemas.catalogue import RuleFacts
@@ -81,23 +86,43 @@ def _text(table: list[tuple[str, ...]]) -> str:
 
 @click.command(cls=Command)
 @click.argument("path", type=click.Path(dir_okay=False, path_type=Path), default=Path("payments-template.xlsx"))
+@option("--from", "from_", metavar="FILE", help="Payees of this payment file, one row an account, without amounts.")
+@option("--map", "map_file", metavar="FILE", help="Column map of that file.")
+@option("--encoding", type=Encoding(), metavar="NAME", help="Encoding of that file, a CSV that is not UTF-8.")
+@option("--sheet", metavar="NAME", help="Sheet of that workbook.")
 @option("--force", is_flag=True, help="Replace an existing file.")
 @click.pass_obj
-def template(context: Context, path: Path, force: bool) -> None:
+def template(context: Context, /, path: Path, from_: str | None, force: bool, **reading: str | None) -> None:
     """Write an empty payment file: XLSX with drop-downs, or CSV.
 
-    The example row is not a payment as long as its _note cell says "example".
+    The example row is not a payment as long as its _note cell says "example". With --from, payees, accounts and fixed
+    fields of an earlier file are kept; amounts, dates, invoice and check numbers are blank, paymentIds are new.
 
-    Example: batchpay template payments.xlsx
+    Example: batchpay template december.xlsx --from november.csv
     """
-    from batchpay.workflows.rules import make_template
+    from batchpay.workflows.template import make_next, make_template
 
-    outputs_of(context).guard(path)
-    make_template(path, replace=force)
-    if context.json:
-        output.print_json(context, {"template": str(path)})
-    else:
-        output.say(context, f"{path} written")
+    outputs_of(context, [from_] if from_ else []).guard(path)
+    if from_ is None:
+        if named := [name for name, value in reading.items() if value is not None]:
+            raise WrongUse(f"--{named[0].removesuffix('_file')} says how the file of --from is read; name that file")
+        make_template(path, replace=force)
+        if context.json:
+            output.print_json(context, {"template": str(path)})
+        else:
+            output.say(context, f"{path} written")
+        return
+    settings = context.settings
+    request = file_request(from_, None, CheckOptions(**reading), settings)  # type: ignore[arg-type]
+    made = make_next(path, request, settings, replace=force)
+    told = {"left out, not right or no payment": made.left_out, "further rows of an account": made.same_account}
+    told["accounts that a bank has spoken against, see _note"] = made.marked
+    notes = [f"{what}: {count:,}" for what, count in told.items() if count]
+    output.tell(
+        context,
+        {"template": str(path), **asdict(made)},
+        "\n  ".join([f"{path} written: {row_count(made.rows)}, amounts blank", *notes]),
+    )
 
 
 _SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}

@@ -136,7 +136,7 @@ def _reconcile(settings: Settings, into: Any, against: BinaryIO, batch: str, nam
 
 
 def _template(settings: Settings, into: Any) -> None:
-    from batchpay.workflows.rules import make_template
+    from batchpay.workflows.template import make_template
 
     with TemporaryDirectory() as folder:
         path = Path(folder) / "template.xlsx"

@@ -1,13 +1,9 @@
-"""The table of rules, read from the schemas: what applies to every text column appears once; an empty file."""
+"""The table of rules, read from the schemas: what applies to every text column appears once."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 
-from batchpay.errors import WrongUse
-from batchpay.intake.template import write_blank
 from batchpay.schemas import catalogue
 from batchpay.schemas.catalogue import RuleFacts
 from batchpay.schemas.columns import MAP_FAULT
@@ -53,10 +49,3 @@ def rule_table() -> list[RuleLine]:
 def _is_for_every_text(fact: RuleFacts) -> bool:
     stricter = fact.code == "characters" and fact.column in IDENTIFIERS
     return fact.code in _EVERY_TEXT and fact.source == "H" and fact.severity == "error" and not stricter
-
-
-def make_template(path: Path, *, replace: bool) -> None:
-    """Write an empty payment file, XLSX or CSV by its ending; raises WrongUse, NotUsable."""
-    if os.path.lexists(path) and not replace:
-        raise WrongUse(f"{path} already exists; --force replaces it")
-    write_blank(path)

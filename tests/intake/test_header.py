@@ -18,7 +18,7 @@ from batchpay.intake.csv.reader import Octets
 from batchpay.intake.header import near_miss, ours_as_meant, read_header
 from batchpay.intake.maps.loading import mapping_of
 from batchpay.intake.source import open_source
-from batchpay.intake.template import write_blank
+from batchpay.intake.template import write_template
 from batchpay.intake.xlsx.pieces import PIECE_ROWS
 from batchpay.schemas.columns import BARE_ROW, COLUMNS, REQUIRED
 from tests.support.payment_files import HEADER, VALID, csv_text, line, read, workbook, write
@@ -196,7 +196,7 @@ def test_a_payment_typed_over_the_example_is_told(tmp_path: Path) -> None:
     assert told[1].startswith(
         "rows marked as an example that have an account number: 2; a payment typed over the example is not sent"
     )
-    write_blank(tmp_path / "blank.csv")
+    write_template(tmp_path / "blank.csv")
     with open_source(str(tmp_path / "blank.csv")) as source:
         list(source.chunks())
         assert source.examples.notes() == ["rows marked as an example, which are not payments: 1"]

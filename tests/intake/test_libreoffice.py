@@ -12,7 +12,7 @@ import pytest
 from openpyxl import Workbook
 
 from batchpay.intake.source import open_source
-from batchpay.intake.template import write_blank
+from batchpay.intake.template import write_template
 from batchpay.intake.xlsx.number_formats import matters, shown
 from tests.support.office import converted, needs_libreoffice
 from tests.support.payment_files import HEADER, VALID
@@ -41,7 +41,7 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             sheet.cell(row, column, number).number_format = code
     book.save(shapes)
     _payments(payments)
-    write_blank(template)
+    write_template(template)
     as_shown = "csv:Text - txt - csv (StarCalc):44,34,76,1,,0,false,true"
     (text,) = converted([shapes], as_shown, folder, "csv")
     return {"shapes": text} | {path.stem: path for path in converted([payments, template], "xlsx", folder)}

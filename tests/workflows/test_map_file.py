@@ -15,7 +15,7 @@ from batchpay.intake.maps.draft import Question
 from batchpay.intake.maps.loading import load_mapping
 from batchpay.workflows import map_file
 from batchpay.workflows.map_file import FileToMap, Proposed, propose_map
-from batchpay.workflows.rules import make_template
+from batchpay.workflows.template import make_template
 from tests.support.payment_files import workbook, write
 
 PAYROLL = """\

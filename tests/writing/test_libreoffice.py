@@ -10,7 +10,7 @@ from typing import Any
 import openpyxl
 import pytest
 
-from batchpay.intake.template import write_blank
+from batchpay.intake.template import write_template
 from batchpay.payment import State
 from batchpay.reconciliation.matching import match
 from batchpay.reconciliation.resolution import Doubt, read_decisions, write_sheet
@@ -44,7 +44,7 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("office")
     made = [folder / f"{name}.xlsx" for name in BOOKS]
     template, rejects, doubts, results, reconciled = made
-    write_blank(template)
+    write_template(template)
     book: Any = openpyxl.load_workbook(template)
     names = [cell.value for cell in book["payments"][1]]
     for row, amount in enumerate(AMOUNTS, 3):

@@ -21,7 +21,7 @@ import pytest
 from batchpay.cli.paths import Outputs
 from batchpay.errors import LedgerDamaged, NotUsable, WrongUse
 from batchpay.intake.source import Source, open_source
-from batchpay.intake.template import write_blank
+from batchpay.intake.template import write_template
 from batchpay.reports.result_frames import write_frames
 from batchpay.schemas.columns import COLUMNS, REQUIRED
 from batchpay.validation.rejects import open_rejects
@@ -359,7 +359,7 @@ def test_csv_tables_need_no_polars(tmp_path: Path) -> None:
 def test_template(tmp_path: Path, kind: str) -> None:
     """The template is a payment file of every column whose example row is not a payment."""
     path = tmp_path / f"template.{kind}"
-    write_blank(path)
+    write_template(path)
     with open_source(str(path)) as source:
         assert source.columns == COLUMNS
         assert source.notes == ()
@@ -368,7 +368,7 @@ def test_template(tmp_path: Path, kind: str) -> None:
 
 def test_template_helps(tmp_path: Path) -> None:
     """Drop-downs for closed lists, text for identifiers, a comment on every column, a formula for the check digit."""
-    write_blank(tmp_path / "template.xlsx")
+    write_template(tmp_path / "template.xlsx")
     book = openpyxl.load_workbook(tmp_path / "template.xlsx")
     sheet = book["payments"]
     header = [cell.value for cell in sheet[1]]
@@ -380,7 +380,7 @@ def test_template_helps(tmp_path: Path) -> None:
     with_choices = {str(choice.sqref).split(":")[0] for choice in sheet.data_validations.dataValidation}
     assert f"{letters['achDepositType']}2" in with_choices
     with pytest.raises(WrongUse):
-        write_blank(tmp_path / "template.pdf")
+        write_template(tmp_path / "template.pdf")
 
 
 def test_the_template_is_made_of_the_rules() -> None:
