@@ -38,7 +38,8 @@ def page() -> ResponseReturnValue:
 
 
 def _page(wrong: Refusal | None = None) -> ResponseReturnValue:
-    here, batch = site(), request.args.get("batch")
+    here, asked = site(), request.args.get("batch")
+    batch = here.ledger().find(asked).batch if asked else None
     told = papers.read_json(here, "returns", batch, LISTED)
     batches = {one["batch"] for one in (*told["unseen"], *told["facts"])}
     taken = kept_result(here, _KEPT_AS)

@@ -117,6 +117,7 @@ def test_a_batch_says_what_came_back(house: House) -> None:
     take(house, RETURNED)
     assert "1 payment came back, 10.00 of what was accepted; 2 payments" in house.page("maria", f"/files/{file_id}/run")
     assert "1 payment came back" in house.page("maria", "/history")
+    assert "there is no batch nobodys" in house.page("maria", "/returns?batch=nobodys", 409)
 
 
 def test_a_reason_with_the_account_number_is_refused(house: House) -> None:
