@@ -15,7 +15,8 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.facts import Fact, FactKind
 from batchpay.ledger.open import open_ledger
 from batchpay.operations.archive import archive
-from batchpay.payment import Actor, Environment, Totals, format_cents
+from batchpay.operations.notify import Notice, notify
+from batchpay.payment import Actor, Environment, Totals, added_up, format_cents
 from batchpay.reconciliation.resolution import refuse_account_numbers
 from batchpay.reconciliation.statement import load_export_map
 from batchpay.returns.codes import return_codes
@@ -129,7 +130,10 @@ def take_returns(
         if not dry_run:
             facts = [one.fact(one.payment) for one in matches if one.verdict is Verdict.RECORDED and one.payment]
             name = Path(file.name).name
-            ledger.record_facts(facts, environment, name, file.digest, str(actor), unattended=unattended)
+            if ledger.record_facts(facts, environment, name, file.digest, str(actor), unattended=unattended):
+                paid = [one.payment for one in matches if one.verdict is Verdict.RECORDED and one.payment]
+                back = added_up({one.direction: Totals(1, one.amount_cents)} for one in paid)
+                notify(settings, Notice.RETURNS, file=name, apart=back)
         return TakenReturns(file, environment, matches, dry_run, elsewhere=matcher.elsewhere(matches))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from batchpay.operations.notify import Notice, kept_path, look, notify
 from batchpay.payment import Totals
 from batchpay.settings import LimitsSettings, NotifySettings, PolicySettings, load_settings
 from batchpay.workflows import run
+from batchpay.workflows.returns import take_returns
 from tests.support.monitor import Monitor, monitor
-from tests.workflows.desk import DECLINED, IN_DOUBT, Desk, Quiet
+from tests.workflows.desk import ANN, DECLINED, IN_DOUBT, Desk, Quiet
 
 SECRETS = ("hook-7f3a", "k3y-for-signing")
 ROW = {"paymentId": "A", "invoiceNumber": "A", "amount": "10.00"}
@@ -129,6 +131,21 @@ def test_a_limit_is_told(desk: Desk) -> None:
         with pytest.raises(FileRefused):
             call(lambda: desk.submit(desk.file("pay.csv", ROW)))
     assert [(one["event"], one["cents"]) for one in events(kept)] == [("limit", {"CREDIT": 1000})]
+
+
+def test_returns_are_told_once(desk: Desk) -> None:
+    """The same file, taken in again by the next night, has nothing new to tell."""
+    desk.submit(desk.file("pay.csv", ROW, OTHER))
+    path = desk.folder / "returns.csv"
+    today = datetime.now(UTC).date()
+    path.write_text(f"Return Date,Return Code,Individual ID,Amount\n{today:%m/%d/%Y},R01,B,20.00\n")
+    with monitor() as kept:
+        told(desk, kept.origin)
+        for _ in range(2):
+            call(lambda: take_returns(path, desk.settings, ANN))
+    assert [(one["event"], one["file"], one["cents"]) for one in events(kept)] == [
+        ("returns", "returns.csv", {"DEBIT": 2000})
+    ]
 
 
 @pytest.mark.parametrize("fault", ["gone", "held", "redirect", "refuses", "no key", "plain http"])
