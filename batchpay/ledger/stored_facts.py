@@ -7,6 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 from batchpay.errors import LedgerDamaged, WrongUse
@@ -131,6 +132,7 @@ class _Look:
         found = view.execute(self._sql.batches, self._of).fetchall()
         self.names: dict[int, tuple[str, str]] = {number: (name, file) for number, name, file in found}
         """Name and file of its batches."""
+        self._has_older = any(view.execute(store.statements.HAS_OLDER_DIGESTS).fetchone() or ())
         self._files: dict[int, tuple[int, str, str]] = {}
 
     def facts(self, statement: str, rows: Container[int] | None = None, **asked: Any) -> list[Fact]:
@@ -208,8 +210,7 @@ class _Look:
             return {value.hex().upper()}
         if by != "payment_id":
             return {value.strip() if by == "reference" else _as_compared(value)}
-        older = self._view.execute(self._store.statements.HAS_OLDER_DIGESTS).fetchone() or (False,)
-        texts = [_as_compared(value), *([value] if older[0] else [])]
+        texts = [_as_compared(value), *([value] if self._has_older else [])]
         return {*digest_numbers([one for one in self._store.keys.digest("payment id", texts, 16) if one])}
 
     def _of_invoices(self, wanted: Collection[str], asked: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
@@ -395,10 +396,14 @@ class _Recording:
 
     def _sealed(self, one: NewFact, values: _Values) -> bytes | None:
         """Encrypt what a change corrects; of a batch that was purged nothing is kept."""
-        purged = self._transaction.statements.PURGED_AT
-        if not one.corrected or self._transaction.execute(purged, (values["batch"],)).fetchone()[0] is not None:
+        if not one.corrected or self._is_purged(values["batch"]):
             return None
         return self._store.keys.seal(json.dumps(dict(one.corrected)).encode(), _place_of_corrected(values["number"]))
+
+    @cache  # noqa: B019 - as long as the transaction
+    def _is_purged(self, batch: int) -> bool:
+        found = self._transaction.execute(self._transaction.statements.PURGED_AT, (batch,)).fetchone()
+        return found[0] is not None
 
 
 def _marks(fact: Fact | NewFact, is_recurring: bool, withdrawn: bool) -> set[tuple[Any, ...]]:

@@ -20,6 +20,7 @@ from typing import BinaryIO, TextIO
 from batchpay.errors import FileRefused
 from batchpay.intake.streams import memory_file
 from batchpay.intake.xlsx.child import sheet_rows, visible_sheets
+from batchpay.payment import parse_cents
 from batchpay.schemas.tables import CURRENCIES_OF
 from batchpay.writing.atomic import Stream
 
@@ -44,6 +45,8 @@ def foreign_cents(text: str) -> int | None:
     amount as `-5.00`, `5.00-`, `(5.00)`, `5.00 DR`. Before three digits a single comma separates thousands and a single
     point separates decimals, so `1.234` has fractions of a cent and is not read.
     """
+    if (cents := parse_cents(text)) is not None:  # as nearly all are written
+        return cents
     number = text.translate(_SPACES).strip()
     negative = False
     if number.startswith("(") and number.endswith(")"):
@@ -60,10 +63,10 @@ def foreign_cents(text: str) -> int | None:
     plain = _plain_number(_without_currency(number.strip()))
     if plain is None or len(plain) > _DIGITS_MAX:
         return None
-    cents = Decimal(plain) * 100
-    if cents != cents.to_integral_value():
+    exact = Decimal(plain) * 100
+    if exact != exact.to_integral_value():
         return None
-    return -int(cents) if negative else int(cents)
+    return -int(exact) if negative else int(exact)
 
 
 def side_cents(text: str) -> int | None:
@@ -252,7 +255,7 @@ def _separator(text: TextIO) -> str:
 
 def _plain(cell: str) -> str:
     """Return a CSV cell as intended: without the apostrophe that keeps a spreadsheet from running it."""
-    if _SCIENTIFIC.fullmatch(cell):
+    if "E" in cell and _SCIENTIFIC.fullmatch(cell):
         return LOST_DIGITS
     return cell[1:] if cell[:1] == "'" and cell[1:2] in ("=", "+", "-", "@") else cell
 

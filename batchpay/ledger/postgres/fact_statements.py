@@ -18,8 +18,8 @@ FACTS = FactStatements(
         "reference": f"SELECT wanted.value, a.batch, a.row {_WANTED} JOIN batchpay.attempt a ON a.gateway_reference ="
         " wanted.value",
         "account": f"SELECT {_ACCOUNT}, p.batch, p.row FROM batchpay.batch b JOIN batchpay.payment p ON p.batch = b.id"
-        " WHERE p.account = ANY(ARRAY(SELECT ('x' || value)::bit(64)::bigint"
-        f" FROM json_array_elements_text(%(wanted)s::json) AS each (value))) AND {sql.SENT_SINCE}",
+        " WHERE p.account IN (SELECT ('x' || value)::bit(64)::bigint"
+        f" FROM json_array_elements_text(%(wanted)s::json) AS each (value)) AND {sql.SENT_SINCE}",
     },
     payments="SELECT p.row, p.line, p.state, p.amount_cents, p.direction, p.sent_at, int8send(p.account), p.chunk"
     " FROM batchpay.payment p WHERE p.batch = %(batch)s AND p.row = ANY(ARRAY(SELECT value::int"
