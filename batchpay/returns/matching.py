@@ -262,8 +262,8 @@ def _is_set_aside(one: Match, tomorrow: date) -> bool:
 
 def _value(line: ReturnLine, by: Key) -> str:
     """Return what a line names its payment by; an Individual ID is whichever of them the gateway has sent."""
-    given = {"payment_id": line.payment_id, "reference": line.reference, "invoice": line.invoice}
-    return given[by] or (line.payment_id if by != "payment_id" else "")
+    given: str = getattr(line, by)
+    return given or line.payment_id
 
 
 def _returns(payment: FoundPayment, days: Collection[date] | None = None) -> set[tuple[str, date]]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from batchpay.ledger.fact_statements import FactStatements
+from batchpay.ledger.fact_statements import SEALED, FactStatements
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.states import REJECTED
 
@@ -31,3 +31,9 @@ FACTS = FactStatements(
         "UPDATE batchpay.batch SET registration = (SELECT registrations FROM batchpay.ledger) WHERE id = %(batch)s",
     ),
 )  # fmt: skip
+_TYPES = {"code": "text", "account": "text", "seal": "bytea", "corrected": "bytea"}
+FACTS.add = "INSERT INTO batchpay.fact ({}) SELECT * FROM unnest({})".format(
+    ", ".join((*SEALED, "seal", "corrected")),
+    ", ".join(f"%({name})s::{_TYPES.get(name, 'bigint')}[]" for name in (*SEALED, "seal", "corrected")),
+)
+"""All lines at once, by column: one at a time they take ten times as long."""

@@ -358,9 +358,9 @@ class PostgresTransaction:
         return self.connection.execute(statement, parameters, binary=True)
 
     def execute_many(self, statement: str, parameters: Sequence[Mapping[str, Any]]) -> None:
-        """Run a statement for each of many lines, without waiting for each."""
-        with self.connection.cursor() as cursor:
-            cursor.executemany(statement, parameters)
+        """Run a statement once for many lines; its parameters are arrays, one for each column."""
+        if parameters:
+            self.execute(statement, {name: [one[name] for one in parameters] for name in parameters[0]})
 
     def one(self, statement: str, parameters: Parameters = ()) -> tuple[Any, ...] | None:
         """Run a statement; return its first row."""
