@@ -281,7 +281,8 @@ def refuse(context: Context, reason: str | None) -> int:
 
 def _print_policy(context: Context, found: dict[str, Any]) -> int:
     told = {"zone": found["zone"], **found["in_force"]}
-    lines = [f"{name:<16} {', '.join(value) if isinstance(value, list) else value}" for name, value in told.items()]
+    written = {name: ", ".join(value) if isinstance(value, list) else str(value or "") for name, value in told.items()}
+    lines = [f"{name:<16} {text or 'none'}" for name, text in written.items()]
     lines.insert(0, f"in force         {found['environment']}")
     lines += [f"last changed     {found['at']} by {found['who']}: {found['why']}"] if found["who"] else []
     output.tell(context, {**found, "exit_code": 0}, "\n".join(map(printable, [*lines, *found["notes"]])))

@@ -20,9 +20,9 @@ def set_policy(world: World, a: int, b: int, c: int) -> None:
     world.write_settings()
     for live in (True, False):
         wanted = "--approvals", str(world.approvals), "--reason", "as the board decided"
-        _run(world, "ada", "ledger", "policy", "set", *wanted, live=live)
+        as_person(world, "ada", "ledger", "policy", "set", *wanted, live=live)
         for person in ("ben", "cleo"):
-            _run(world, person, "ledger", "policy", "approve", live=live)
+            as_person(world, person, "ledger", "policy", "approve", live=live)
 
 
 def plan(world: World, a: int, b: int, c: int) -> None:
@@ -32,12 +32,11 @@ def plan(world: World, a: int, b: int, c: int) -> None:
         return
     options = [one for one in options_of(b, c) if one not in ("--limit", "1")]
     path = str(world.home / "plan.json")
-    made = _run(world, "ada", "submit", file.name, *options, "--dry-run", "--plan", path, "--json")
+    made = as_person(world, "ada", "submit", file.name, *options, "--dry-run", "--plan", path, "--json")
     if made.get("exit_code") not in (0, 3, 7) or not isinstance(would_send := made.get("would_send"), int):
         return
-    approvers = {
-        person for person in _PEOPLE[: c % 5] if "approvals" in _run(world, person, "approve", path, "--yes", "--json")
-    }
+    asked = [(who, as_person(world, who, "approve", path, "--yes", "--json")) for who in _PEOPLE[: c % 5]]
+    approvers = {who for who, answer in asked if "approvals" in answer}
     if "ada" in approvers:
         raise Violation("whoever prepared a plan approved it")
     meanwhile = b // 10 % 5
@@ -94,7 +93,8 @@ def _send_twice(world: World, file: File, options: list[str], forbidden: str, wo
         raise Violation(f"the plan says {would_send} rows, two processes sent {len(arrived)} by it")
 
 
-def _run(world: World, person: str, *arguments: str, live: bool | None = None) -> dict[str, object]:
+def as_person(world: World, person: str, *arguments: str, live: bool | None = None) -> dict[str, object]:
+    """Run a command that sends nothing as some person; return what it prints."""
     call = world.call(*arguments, live=live)
     environment = {**call.environment, "BATCHPAY_API_KEY": key_of("look")}
     done = run_here(Call(call.arguments, call.folder, environment, person=person))

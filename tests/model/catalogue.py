@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.model import actions, approvals, between, controls, days, disasters, meanwhile, purging, returning
+from tests.model import (
+    actions,
+    approvals,
+    between,
+    controls,
+    days,
+    disasters,
+    four_eyes,
+    meanwhile,
+    purging,
+    returning,
+)
 from tests.model.actions import Action
 
 
@@ -34,6 +45,9 @@ ACTIONS: dict[str, Weighed] = {
     "resolve": Weighed(actions.resolve, 3),
     "set_policy": Weighed(approvals.set_policy, 1),
     "plan": Weighed(approvals.plan, 4),
+    "split": Weighed(four_eyes.split, 2),
+    "lower": Weighed(four_eyes.lower, 2),
+    "switch_off": Weighed(four_eyes.switch_off, 1),
     "back_up": Weighed(disasters.back_up, 1),
     "bring_back": Weighed(disasters.bring_back, 1),
     "go_on_after_a_restore": Weighed(disasters.go_on_after_a_restore, 2),

@@ -136,12 +136,65 @@ DEFECTS = (
     Defect(
         "B7 a submission does not ask for approvals", "set_policy:1:0:0 make:1:0:0 plan:0:0:0",
         (("approval/approvals.py", "        if missing > 0:\n            others",
-          "        if missing > 9:\n            others"),),
+          "        if missing > 9:\n            others"),
+         ("ledger/day_limits.py", "    if maker.below_cents is not None:\n", "    if maker.below_cents is not None and not adds:\n")),
     ),
     Defect(
         "B7 whoever prepared a plan may approve it", "set_policy:1:0:0 make:1:0:0 plan:0:0:4",
         (("approval/approvals.py", "        if person == person_key(prepared_by):\n", "        if not person:\n"),
          ("approval/approvals.py", "        if may_be_one(approver, prepared_by):\n", "        if not person:\n")),
+    ),
+    Defect(
+        "F5 files of one person count one by one", "split:0:0:0",
+        (("ledger/days.py", "return name not in self.exempt and (", "return name in self.exempt and ("),),
+    ),
+    Defect(
+        "F5 files of one person count one by one in a database", "split:0:0:0",
+        (("ledger/postgres/statements.py", "AND e.at >= %(since)s AND", "AND e.at < %(since)s AND"),),
+        on_postgres=True,
+    ),
+    Defect(
+        "F5 files of one call count one by one", "split:0:0:1",
+        (("ledger/sqlite/statements.py", "AND event.at >= :since AND",
+          "AND event.at BETWEEN :since AND :since + 86340000 AND"),),
+    ),
+    Defect(
+        "F5 --again under the limit needs nobody", "split:0:0:2",
+        (("workflows/approve.py", "0, over_limit=over, of_maker=of)",
+          "0, over_limit=over, of_maker=None if proposal.again else of)"),
+         ("ledger/new_batch.py", "require_alone(transaction, self._check, self.totals)",
+          "({} if self._new.again_reason else require_alone(transaction, self._check, self.totals))")),
+    ),
+    Defect(
+        "F5 a variable turns four eyes off", "lower:0:0:0",
+        (("workflows/policy.py", "_strictest([whole, file, variables, direct])",
+          "_strictest([whole, file, direct]) | {**variables}"),),
+    ),
+    Defect(
+        "F5 the settings file turns four eyes off", "lower:0:0:1",
+        (("workflows/policy.py", "_strictest([whole, file, variables, direct])",
+          "_strictest([whole, variables, direct]) | {one: file[one] for one in file if one in NONE}"),),
+    ),
+    Defect(
+        "F5 one person lowers the policy", "lower:0:0:2",
+        (("workflows/policy.py", "if raised == _strictest([wanted]) or not asked:", "if raised:"),),
+    ),
+    Defect(
+        "F5 whoever asked to lower the policy approves it", "lower:0:0:2",
+        (("workflows/policy.py", "            policy.require_other(actor, given, lowering.who)\n", ""),),
+    ),
+    Defect(
+        "F5 a lowering takes effect too soon", "lower:0:0:2",
+        (("workflows/policy.py", "LOWERED_AFTER = timedelta(hours=72)", "LOWERED_AFTER = timedelta(hours=48)"),),
+    ),
+    Defect(
+        "F5 a lowering that was refused takes effect", "lower:0:1:2",
+        (("workflows/policy.py", "                return recorded or NONE, None\n", "                return dict(lowering.to), None\n"),),
+    ),
+    Defect(
+        "F5 an approval counts of somebody who is switched off", "switch_off:0:0:0",
+        (("approval/approvals.py", " and not is_off(approval.who, off)", ""),
+         ("ledger/decisions.py", "    if off & {sign_off.prepared_by", "    if off - off & {sign_off.prepared_by")),
     ),
     Defect(
         "B8 another row's reference settles a row in doubt", "make:1:0:0 submit:0:0:0 reconcile:0:4:0",

@@ -97,6 +97,13 @@ RETURNS: dict[str, int] = {
 }
 """Those in which payments come back. They follow the others as well."""
 
+FOUR_EYES: dict[str, int] = {
+    "make? submit? split": 4,
+    "make? submit? lower": 4,
+    "make? submit? switch_off": 2,
+}
+"""Those of one person who would rather need no other."""
+
 Numbered = tuple[str, int, int, int]
 
 
@@ -106,7 +113,7 @@ def _shuffled(stories: dict[str, int]) -> list[str]:
     return found
 
 
-_IN_TURN = _shuffled(STORIES) + _shuffled(IN_BETWEEN) + _shuffled(DAYS) + _shuffled(RETURNS)
+_IN_TURN = _shuffled(STORIES) + _shuffled(IN_BETWEEN) + _shuffled(DAYS) + _shuffled(RETURNS) + _shuffled(FOUR_EYES)
 
 
 def told(seed: int, dice: random.Random) -> list[Numbered]:

@@ -123,11 +123,11 @@ class World:
 
     # Files and settings
 
-    def write_settings(self) -> None:
-        """Write the settings file again."""
+    def write_settings(self, policy: str = "") -> None:
+        """Write the settings file again, with other lines of [policy] if they are given."""
         text = "[submit]\nwait_s_max = 0.01\nattempts_max = 2\n"
         text += '[policy]\nzone = "UTC"\nhold = ["achAccountNumber.account"]\n'
-        text += f"approvals = {self.approvals}\n" if self.approvals else ""
+        text += policy or (f"approvals = {self.approvals}\n" if self.approvals else "")
         limits = {"max_amount": self.max_cents, "max_per_day": self.day_cents}
         set_limits = [f'{name} = "{cents // 100}.{cents % 100:02d}"\n' for name, cents in limits.items() if cents]
         text += "".join(["[limits]\n", *set_limits])
