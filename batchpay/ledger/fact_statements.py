@@ -18,10 +18,10 @@ class FactStatements:
     """One database's statements; lists of values are parameters that are one JSON array each."""
 
     def __init__(
-        self, *, schema: str, value: str, each: str, own_chain: str, payments_by: Mapping[Key, str], payments: str,
+        self, *, schema: str, value: str, among: str, own_chain: str, payments_by: Mapping[Key, str], payments: str,
         details: str, batches_since: str, count_registration: Sequence[str],
     ) -> None:  # fmt: skip
-        """`value` is a parameter of the name in braces; `each` its values, if it is an array, as a table of `value`.
+        """`value` is a parameter of the name in braces; `among` compares with its values, if it is an array.
 
         `own_chain` is what distinguishes the ledger's own events. The rest are statements of the database's own.
         """
@@ -29,9 +29,6 @@ class FactStatements:
 
         def is_(*columns: str) -> str:
             return " AND ".join(f"{column} = {value.format(column)}" for column in columns)
-
-        def among(name: str) -> str:
-            return f"(SELECT value FROM {each.format(value.format(name))})"
 
         self.payments_by, self.payments, self.details = payments_by, payments, details
         self.batches_since, self.count_registration = batches_since, count_registration
@@ -45,8 +42,8 @@ class FactStatements:
         self.of_batch = f"{read} WHERE {is_('batch')} ORDER BY number"
         self.of_environment = f"{read} WHERE {of_environment} AND day >= {value.format('since')} ORDER BY number"
         self.of_accounts = (
-            f"{read} WHERE account IN {among('accounts')} AND {of_environment} AND withdrawn IS NULL AND lifted IS NULL"
-            " ORDER BY number"
+            f"{read} WHERE account {among.format(value.format('accounts'))} AND {of_environment}"
+            " AND withdrawn IS NULL AND lifted IS NULL ORDER BY number"
         )
         self.add = f"INSERT INTO {fact} ({', '.join(SEALED)}, seal, corrected) VALUES ({{}})".format(
             ", ".join(map(value.format, (*SEALED, "seal", "corrected")))

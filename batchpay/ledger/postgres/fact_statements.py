@@ -10,8 +10,9 @@ from batchpay.ledger.states import REJECTED
 _WANTED = "FROM json_array_elements_text(%(wanted)s::json) AS wanted (value)"
 _ACCOUNT = "upper(encode(int8send(p.account), 'hex'))"
 FACTS = FactStatements(
-    schema="batchpay.", value="%({})s", each="json_array_elements_text({}::json) AS each (value)",
-    own_chain=" AND chain = 0",
+    schema="batchpay.", value="%({})s", own_chain=" AND chain = 0",
+    # Without statistics, a subquery without ARRAY would be compared with every fact.
+    among="= ANY(ARRAY(SELECT each.value FROM json_array_elements_text({}::json) AS each (value)))",
     payments_by={
         "payment_id": f"SELECT f.payment_id, f.batch, f.row {_WANTED} JOIN batchpay.payment_id f ON f.payment_id ="
         " wanted.value::bigint",

@@ -10,7 +10,7 @@ from batchpay.ledger.states import REJECTED
 _PLACE = "{0}.id >> 32, {0}.id & 4294967295"
 _WANTED = "FROM json_each(:wanted) AS wanted CROSS JOIN"
 FACTS = FactStatements(
-    schema="", value=":{}", each="json_each({})", own_chain="",
+    schema="", value=":{}", among="IN (SELECT value FROM json_each({}))", own_chain="",
     payments_by={
         "payment_id": f"SELECT wanted.value, {_PLACE.format('payment_id')} {_WANTED} payment_id ON payment_id ="
         " wanted.value",
