@@ -350,7 +350,7 @@ def load_settings(tables: dict[str, Any], environment: dict[str, str] | None = N
     settings = Settings(**{name: _load_part(name, cls, tables.get(name, {}), environment) for name, cls in parts})
     given = tables.get("policy", {}).get("given")  # of a process that was given all the settings of another one
     given = given or (_given(tables.get("policy", {}), {}), _given({}, environment))
-    return replace(settings, policy=replace(settings.policy, given=given))
+    return replace(settings, policy=replace(settings.policy, given=tuple(given)))
 
 
 def _given(values: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]:

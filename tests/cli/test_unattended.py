@@ -231,7 +231,7 @@ def test_a_demo_without_its_add_on_leaves_no_folder(
 ) -> None:
     """The sandbox could not start, and the folder for what it would have shown stayed."""
 
-    def missing(**_: bool) -> None:
+    def missing(*_: object, **__: bool) -> None:
         raise SettingsNotUsable("the add-on sandbox is not installed")
 
     monkeypatch.setattr(demo, "running_sandbox", missing)
@@ -242,7 +242,7 @@ def test_a_demo_without_its_add_on_leaves_no_folder(
 def test_the_demo_prints_one_object(call: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With --json it printed what its commands print for a person, and no object at all."""
     told = call("submit", str(small_file(tmp_path / "a.csv", 1)))
-    monkeypatch.setattr(demo, "running_sandbox", lambda **_: nullcontext("http://127.0.0.1:9"))
+    monkeypatch.setattr(demo, "running_sandbox", lambda *_, **__: nullcontext("http://127.0.0.1:9"))
     monkeypatch.setattr(demo, "_show", lambda *_, **__: told)
     done = call("demo", "--out", str(tmp_path / "shown"))
     assert (done["accepted"], Path(done["report"]).name) == (1, "payments.report.html")

@@ -497,9 +497,10 @@ def test_a_copy_of_a_damaged_file_is_no_backup(closed: LedgerFactory, tmp_path: 
     """The file's count of free pages is wrong: the next payments could be written over others."""
     with closing(sqlite3.connect(closed.path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        free = connection.execute("PRAGMA freelist_count").fetchone()[0]
     with closed.path.open("r+b") as file:
         file.seek(36)
-        file.write((9).to_bytes(4))
+        file.write((free + 9).to_bytes(4))
     ledger = closed.open(read_only=True)
     with pytest.raises(LedgerNotUsable, match="could not be read back"):
         ledger.backup(tmp_path / "copy.db")
