@@ -19,11 +19,12 @@ class FactStatements:
 
     def __init__(
         self, *, schema: str, value: str, among: str, own_chain: str, payments_by: Mapping[Key, str], payments: str,
-        details: str, batches_since: str, count_registration: Sequence[str],
+        details: str, returned: str, unlike_rows: str, batches_since: str, count_registration: Sequence[str],
     ) -> None:  # fmt: skip
         """`value` is a parameter of the name in braces; `among` compares with its values, if it is an array.
 
-        `own_chain` is what distinguishes the ledger's own events. The rest are statements of the database's own.
+        `own_chain` is what distinguishes the ledger's own events; `returned` and `unlike_rows` are what is selected
+        from. The rest are statements of the database's own.
         """
         fact, batch, read = f"{schema}fact", f"{schema}batch", f"SELECT {', '.join(SEALED)}, seal FROM {schema}fact"
 
@@ -51,13 +52,13 @@ class FactStatements:
         self.note = f"UPDATE {fact} SET {{0}} = {value.format('event')}, {is_('seal')} WHERE {is_('number')}"
         self.returned = (
             "SELECT direction, count(*), CAST(sum(amount_cents) AS bigint)"
-            f" FROM {schema}returned WHERE {is_('batch')} GROUP BY direction"
+            f" FROM {returned} WHERE {is_('batch')} GROUP BY direction"
         )
         self.every = f"{read.replace(', seal', ', seal, corrected')} ORDER BY number"
         self.events = (
             f"SELECT number, kind, detail FROM {schema}event WHERE kind IN ('returns', 'return confirmed',"
             f" 'return withdrawn', 'released') AND kind <> 'progress'{own_chain}"
         )
-        self.unlike_rows = f"SELECT count(*) FROM {schema}fact_unlike_row"
+        self.unlike_rows = f"SELECT count(*) FROM {unlike_rows}"
         self.erase = f"UPDATE {fact} SET corrected = NULL WHERE {is_('batch')}"
         self.corrected = f"SELECT corrected FROM {fact} WHERE {is_('number')}"

@@ -458,8 +458,8 @@ DEFECTS = (
     ),
     Defect(
         "G4 a return that was withdrawn still counts", "make:1:0:0 submit:0:0:0 come_back:1:0:0 undo:0:1:0",
-        (("ledger/sqlite/0005.sql", "WHERE kind = 1 AND recurring = 0 AND withdrawn IS NULL;\n\n-- What was paid",
-          "WHERE kind = 1 AND recurring = 0;\n\n-- What was paid"),),
+        (("ledger/sqlite/statements.py", 'RETURNED = "fact WHERE kind = 1 AND recurring = 0 AND withdrawn IS NULL"',
+          'RETURNED = "fact WHERE kind = 1 AND recurring = 0"'),),
     ),
     Defect(
         "G4 a return that was withdrawn still counts in a database",

@@ -26,6 +26,7 @@ FACTS = FactStatements(
     " FROM batchpay.payment p WHERE p.batch = %(batch)s AND p.row = ANY(ARRAY(SELECT value::int"
     f" FROM json_array_elements_text(%(rows)s::json))) AND p.state <> {REJECTED}",
     details="SELECT chunk, sealed FROM batchpay.detail WHERE batch = %(batch)s",
+    returned="batchpay.returned", unlike_rows="batchpay.fact_unlike_row",
     batches_since=f"SELECT b.id FROM batchpay.batch b WHERE {sql.SENT_SINCE} ORDER BY b.id",
     count_registration=(
         sql.COUNT_REGISTRATION,

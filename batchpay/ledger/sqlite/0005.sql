@@ -52,27 +52,3 @@ CREATE TABLE fact (
 CREATE INDEX fact_row ON fact (batch, row);
 CREATE INDEX fact_account ON fact (account);
 CREATE UNIQUE INDEX fact_once ON fact (batch, row) WHERE kind = 1 AND recurring = 0 AND withdrawn IS NULL;
-
--- Returns that a person has not withdrawn, of payments that are made once: what came back, and is no payment any more.
-CREATE VIEW returned AS
-    SELECT fact.batch, fact.row, fact.direction, fact.amount_cents, fact.account, row.payee
-    FROM fact JOIN row ON row.id = (fact.batch << 32 | fact.row)
-    WHERE kind = 1 AND recurring = 0 AND withdrawn IS NULL;
-
--- What was paid and did not come back.
-CREATE VIEW kept AS
-    SELECT payee, account, batch,
-        row_count - (SELECT count(*) FROM returned AS r
-            WHERE r.account = hex(paid.account) AND r.batch = paid.batch AND r.payee = paid.payee) AS row_count,
-        cents - (SELECT coalesce(sum(r.amount_cents), 0) FROM returned AS r
-            WHERE r.account = hex(paid.account) AND r.batch = paid.batch AND r.payee = paid.payee) AS cents
-    FROM paid WHERE row_count > (SELECT count(*) FROM returned AS r
-        WHERE r.account = hex(paid.account) AND r.batch = paid.batch AND r.payee = paid.payee);
-
--- Facts of no accepted row, or of one that is not what they say, and what a purge should have erased of them.
-CREATE VIEW fact_unlike_row AS
-    SELECT number FROM fact LEFT JOIN row ON row.id = (fact.batch << 32 | fact.row)
-    WHERE row.state IS NOT 5 OR fact.account <> hex(row.account) OR fact.direction <> row.direction
-        OR (kind = 1 AND fact.amount_cents <> row.amount_cents)
-        OR (corrected IS NOT NULL AND EXISTS (SELECT 1 FROM event
-            WHERE event.kind = 'purged' AND event.kind <> 'progress' AND event.batch = fact.batch));

@@ -381,25 +381,34 @@ ON CONFLICT (payee, account, batch) DO UPDATE SET row_count = excluded.row_count
 BATCHES_BUT = "SELECT id FROM batch WHERE environment = ? AND digest <> ?"
 MAKE_WANTED_PAYEES = "CREATE TEMP TABLE wanted (payee BLOB)"
 ADD_WANTED_PAYEE = "INSERT INTO wanted VALUES (?)"
-PAID_TO_WANTED = (
-    "SELECT kept.payee, account, batch, row_count, cents FROM wanted CROSS JOIN kept ON kept.payee = wanted.payee"
+RETURNED = "fact WHERE kind = 1 AND recurring = 0 AND withdrawn IS NULL"
+"""What came back and is no payment any more. No view, for which `PRAGMA integrity_check` passes over free pages."""
+_BACK = (
+    f"FROM (SELECT * FROM {RETURNED}) AS r JOIN row ON row.id = (r.batch << 32 | r.row)"
+    " WHERE r.account = hex(paid.account) AND +r.batch = paid.batch AND row.payee = paid.payee"
 )
+_WITH_KEPT = (
+    f"WITH kept AS NOT MATERIALIZED (SELECT * FROM (SELECT payee, account, batch, row_count"
+    f" - (SELECT count(*) {_BACK}) AS row_count, cents - (SELECT coalesce(sum(r.amount_cents), 0) {_BACK}) AS cents"
+    " FROM paid) WHERE row_count > 0)"
+)
+_KEPT_BY_WANTED = "FROM wanted CROSS JOIN kept USING (payee)"
+PAID_TO_WANTED = f"{_WITH_KEPT} SELECT payee, account, batch, row_count, cents {_KEPT_BY_WANTED}"
 LATEST_OF_WANTED = (
-    "SELECT wanted.payee, max(batch) FROM wanted CROSS JOIN kept ON kept.payee = wanted.payee"
-    " WHERE batch IN (SELECT id FROM batch WHERE environment = ? AND digest <> ?) GROUP BY wanted.payee"
+    f"{_WITH_KEPT} SELECT payee, max(batch) {_KEPT_BY_WANTED}"
+    " WHERE batch IN (SELECT id FROM batch WHERE environment = ? AND digest <> ?) GROUP BY payee"
 )
 LAST_PAID_IN = (
     f"SELECT payee, max(id), chunk FROM row WHERE id >= ? AND id < ? AND state = {ACCEPTED}"
-    " AND payee IN (SELECT payee FROM wanted) AND NOT EXISTS (SELECT 1 FROM returned"
-    " WHERE returned.batch = row.id >> 32 AND returned.row = row.id & 4294967295) GROUP BY payee"
+    " AND payee IN (SELECT payee FROM wanted) AND NOT EXISTS (SELECT 1"
+    f" FROM {RETURNED} AND fact.batch = row.id >> 32 AND fact.row = row.id & 4294967295) GROUP BY payee"
 )
 
 # Payments that an earlier batch has
 
 _COUNTED = f"{_OPEN}, {ACCEPTED}"
 RANK_BITS = 60
-"""What a row is found by, twice its SamePayment and 1 if it was not cancelled, stands above its id."""
-"""A row's id takes less; the bits above it say how closely the earlier payment matches."""
+"""Above a row's id stands what it is found by: twice its SamePayment, and 1 if it was not cancelled."""
 
 _COMPARED = "(? = '' AND batch.digest <> ? OR batch.name = ?) AND batch.environment = ?"
 COMPARED_BATCHES = f"SELECT id, name, file FROM batch WHERE {_COMPARED}"
