@@ -444,7 +444,8 @@ DEFECTS = (
     Defect(
         "G1 a return that a person withdrew is recorded again", "make:1:0:0 submit:0:0:0 come_back:1:0:0 undo:0:1:0",
         (("ledger/stored_facts.py", "            for mark in _marks(fact, fact.is_recurring, withdrawn=fact.withdrawn)\n",
-          "            if not fact.withdrawn\n            for mark in _marks(fact, fact.is_recurring, withdrawn=False)\n"),),
+          "            if not fact.withdrawn\n            for mark in _marks(fact, fact.is_recurring, withdrawn=False)\n"),
+         ("workflows/returns.py", "        _let_withdrawals_stand(ledger, environment, matches)\n", "")),
     ),
     Defect(
         "G2 a return that nobody has seen lets its payment be made again",
