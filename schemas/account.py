@@ -46,9 +46,6 @@ class AccountFailure:
     code: str
     message: str
 
-    def __str__(self) -> str:
-        return f"{self.attribute}: {self.code}: {self.message}"
-
 
 def account_schema(*, update: bool) -> pa.DataFrameSchema:
     """Make the pandera schema of accounts to create or to update."""

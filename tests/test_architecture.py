@@ -30,7 +30,6 @@ FLOW = (
     "reports",  # 8 results and pages
     "reconciliation",  # 9 against what the bank says
     "returns",  # 10 what came back later
-    "accounts",  # gateway accounts out of a file
     "operations",  # inbox, archive, logs, metrics
     "workflows",  # one function a use case: the only entrance
     "sandbox",  # the gateway on loopback
@@ -280,7 +279,7 @@ PLAIN_WORDS = {"errors", "payment", "text", "settings", "summary", "version", "w
 """The rooms that commands may import: the use cases, words without decisions, and what a path may be written as."""
 
 BESIDE_THE_WORKFLOWS: dict[str, set[str]] = {
-    "gateway.py": {"accounts", "gateway", "schemas"},  # accounts are not payments: accounts/ is their use case
+    "gateway.py": {"gateway", "schemas"},  # accounts are not payments
     "operations.py": {"operations"},  # log, metrics and ping surround a call: they are its process' affair
     "sandbox.py": {"sandbox"},  # the sandbox is another program, which shares nothing with the client
     "web.py": {"web"},  # the page is another entrance, which stands on the workflows as this one does

@@ -13,12 +13,10 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, Group, declared, option
-from batchpay.cli.paths import outputs_of
 from batchpay.errors import RunStopped, WrongUse
 from batchpay.text import printable
 
 if TYPE_CHECKING:
-    from batchpay.accounts.account_file import AccountRow
     from batchpay.gateway.accounts import AccountsClient, GatewayAccount
 
 
@@ -39,11 +37,9 @@ _account_options = declared(
         "--pin-file", metavar="FILE", help="Processor A: file of mode 0600 with the PIN; else BATCHPAY_GATEWAY_PIN."
     ),
     _option("--password-file", metavar="FILE", help="Processor B: file of mode 0600; else BATCHPAY_GATEWAY_PASSWORD."),
-    _option("--from", "from_", metavar="FILE", help="Read accounts from a JSON, TOML or CSV file, one per row."),
-    _option("--results", metavar="FILE", help="Outcome for each account (.csv or .json); next to the file by default."),
     _option("--dry-run", is_flag=True, help="Check and show; send nothing."),
 )
-_NOT_ATTRIBUTES = ("from_", "results", "dry_run", "pin_file", "password_file")
+_NOT_ATTRIBUTES = ("dry_run", "pin_file", "password_file")
 
 
 @click.group(cls=Group, short_help="List, get, create, update, delete gateway accounts.")
@@ -98,19 +94,17 @@ def get(context: Context, number: str) -> int:
     return 0
 
 
-@gateway.command(short_help="Create an account, or all accounts of a file.")
+@gateway.command(short_help="Create an account.")
 @_account_options
 @click.pass_obj
 def create(context: Context, /, **options: Any) -> int:
-    """Create a gateway account from options, or one for each row of a file.
+    """Create a gateway account.
 
     The PIN or password is prompted for on a terminal, or comes from a file or the environment; it is never an option.
 
     Example: batchpay gateway create --gateway-name processorC_cc --mode test --accept-amex 0
     --active-level2 0 --active-level3 0
     """
-    if options["from_"]:
-        return _send_file(context, options, update=False)
     node = _node_of_options(options, update=False)
     if options["dry_run"]:
         return _show_node(context, node)
@@ -120,32 +114,27 @@ def create(context: Context, /, **options: Any) -> int:
     return 0
 
 
-@gateway.command(short_help="Replace an account's attributes, or those of all accounts of a file.")
-@click.argument("number", metavar="[ID]", required=False)
+@gateway.command(short_help="Replace an account's attributes.")
+@click.argument("number", metavar="ID")
 @_account_options
 @click.pass_obj
-def update(context: Context, /, number: str | None, **options: Any) -> int:
+def update(context: Context, /, number: str, **options: Any) -> int:
     """Replace all attributes of a gateway account with those given; what is not given is not kept.
 
-    In a file, each row has its `id`. Accounts of processor B can't be updated through this interface.
+    Accounts of processor B can't be updated through this interface.
 
     Example: batchpay gateway update 1004 --gateway-name processorC_cc --mode live --accept-amex 1
     --active-level2 0 --active-level3 0
     """
-    if (number is None) == (options["from_"] is None):
-        raise WrongUse("give the account ID, or a file of accounts with --from")
-    if number is None:
-        return _send_file(context, options, update=True)
     found = _number(number)
     node = _node_of_options(options, update=True)
     if options["dry_run"]:
         return _show_node(context, node)
-    from batchpay.accounts.account_file import update_problem
-
     with _client(context) as client:
-        problem = update_problem(_standing(client, found))
-        if problem:
-            raise WrongUse(problem)
+        if _standing(client, found).gateway_name.startswith("processorB"):
+            raise WrongUse(
+                f"gateway_name: {found} is an account of processor B, which can't be updated through this interface"
+            )
         message = client.update(found, node)
     _print(context, {"message": message}, message)
     return 0
@@ -210,12 +199,10 @@ def _number(text: str) -> int:
 
 def _standing(client: AccountsClient, number: int) -> GatewayAccount:
     """Give an account that is there and not deleted; raises WrongUse before anything is changed."""
-    from batchpay.accounts.account_file import standing_problem
-
     standing = {account.id: account for account in client.accounts(deleted=False)}
     if number not in standing:
-        deleted = {account.id: account for account in client.accounts(deleted=True)}
-        raise WrongUse(standing_problem(standing, deleted, number))
+        is_deleted = any(account.id == number for account in client.accounts(deleted=True))
+        raise WrongUse(f"id: {number} is {'a deleted account' if is_deleted else 'not an account at the gateway'}")
     return standing[number]
 
 
@@ -262,48 +249,6 @@ def _secret(name: str, file: str | None) -> str:
         raise WrongUse(f"{name}: is missing; set {variable}, or give --{name}-file")
     entered: str = click.prompt(name, hide_input=True, err=True)
     return entered
-
-
-def _send_file(context: Context, options: dict[str, Any], *, update: bool) -> int:
-    """Check every account of a file, then create or update those that are right."""
-    from batchpay.accounts import account_file
-
-    extra = [name for name, value in options.items() if value and name not in ("from_", "results", "dry_run")]
-    if extra:
-        raise WrongUse(f"--from takes everything from the file, not from --{extra[0].replace('_', '-')}")
-    source = Path(options["from_"])
-    results = Path(options["results"]) if options["results"] else source.with_name(f"{source.stem}.results.csv")
-    outputs_of(context, [options["from_"]]).guard(results)
-    rows = account_file.read_account_file(source, update=update)
-    account_file.reject_wrong(rows, update=update)
-    if options["dry_run"]:
-        return _finish_file(context, rows, stopped=None, results=None)
-    with _client(context) as client:
-        if update:
-            account_file.reject_not_there(client, rows)
-        account_file.begin_results(results)
-        stopped = account_file.send_rows(client, rows, results, update=update)
-    return _finish_file(context, rows, stopped=stopped, results=results)
-
-
-def _finish_file(context: Context, rows: list[AccountRow], *, stopped: str | None, results: Path | None) -> int:
-    from batchpay.accounts import account_file
-
-    code = account_file.exit_code(rows, stopped)
-    shown = [row.result() for row in rows]
-    if context.json:
-        path = str(results) if results else None
-        output.print_json(context, {"accounts": shown, "stopped": stopped, "results": path, "exit_code": code})
-        return code
-    header = account_file.RESULT_COLUMNS
-    output.print_table(header, [["" if row[name] is None else str(row[name]) for name in header] for row in shown])
-    if results is None:
-        output.say(context, "dry run: nothing was sent")
-    else:
-        output.say(context, f"results: {results}")
-    if stopped:
-        output.say(context, f"stopped: {stopped}")
-    return code
 
 
 def _show_node(context: Context, node: dict[str, int | str]) -> int:

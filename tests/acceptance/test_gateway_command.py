@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import os
 import pty
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.support.command import Home
-from tests.support.openapi import Description
-from tests.support.sandbox_requests import account_node, control
+from tests.support.sandbox_requests import control
 
 CREATE_C = ("--gateway-name=processorC_cc", "--mode=test", "--accept-amex=0", "--active-level2=0", "--active-level3=1")
 CREATE_A = ("--gateway-name=processorA_ach", "--mode=live", "--active-level2=0", "--active-level3=0", "--user-id=clerk")
@@ -116,8 +112,6 @@ BAD_INPUT = [
     (("update", "1004", *CREATE_C, "--gateway-name=processorB_ach"), 2, "gateway_name"),
     (("update", "1002", *CREATE_C), 2, "gateway_name"),
     (("update",), 2, "ID"),
-    (("create", "--from=accounts.csv", "--mode=dev"), 2, "--mode"),
-    (("create", "--from=missing.csv"), 4, "missing.csv"),
 ]
 
 
@@ -146,66 +140,6 @@ def test_a_lost_answer_is_reported_as_in_doubt(gateway: Home) -> None:
     line = fails(gateway, "create", *CREATE_C, code=7, names="in doubt")
     assert "batchpay gateway list" in line
     assert changes(gateway) == 1
-
-
-def clients(path: Path) -> Path:
-    """Write a file of five clients' accounts, one of them invalid."""
-    names = ("processorA_ach", "processorC_cc", "processorB_ach", "processorC_cc", "processorA_cc")
-    nodes = [account_node(name) for name in names]
-    nodes[3]["mode"] = "production"
-    header = sorted({name for node in nodes for name in node})
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, header)
-        writer.writeheader()
-        writer.writerows(nodes)
-    path.chmod(0o600)
-    return path
-
-
-def test_an_agency_creates_all_its_clients_accounts(gateway: Home) -> None:
-    """One account per row: the valid ones are created, the invalid one is named, the results file has all."""
-    clients(gateway.path / "clients.csv")
-    dry = gateway.json("gateway", "create", "--from", "clients.csv", "--dry-run")
-    assert [row["state"] for row in dry["accounts"]] == ["not_sent"] * 3 + ["rejected", "not_sent"]
-    assert (dry["exit_code"], changes(gateway), list(gateway.path.glob("*results*"))) == (3, 0, [])
-    done = gateway.json("gateway", "create", "--from", "clients.csv")
-    assert [row["gateway_id"] for row in done["accounts"]] == [1005, 1006, 1007, None, 1008]
-    results = gateway.path / "clients.results.csv"
-    with results.open(encoding="utf-8", newline="") as file:
-        lines = list(csv.DictReader(file))
-    assert [line["state"] for line in lines] == ["created"] * 3 + ["rejected", "created"]
-    assert "mode" in lines[3]["message"]
-    assert results.stat().st_mode & 0o777 == 0o600
-    assert all(secret not in results.read_text("utf-8") for secret in ("8675309", "tr0ub4dor"))
-
-
-def test_running_a_file_again_creates_nothing(gateway: Home) -> None:
-    """The results file of the first run keeps the second from sending anything."""
-    clients(gateway.path / "clients.csv")
-    gateway.json("gateway", "create", "--from", "clients.csv")
-    before = changes(gateway)
-    fails(gateway, "create", "--from", "clients.csv", code=2, names="clients.results.csv")
-    assert changes(gateway) == before
-
-
-def test_accounts_are_updated_from_a_file(gateway: Home) -> None:
-    """Rows carry ids; unknown ones and processor B's are rejected, the others updated."""
-    rows = [{"id": number, **account_node("processorC_cc", mode="live")} for number in (1004, 1002, 4711)]
-    (gateway.path / "updates.json").write_text(json.dumps(rows))
-    done = gateway.json("gateway", "update", "--from", "updates.json", "--results", "done.json")
-    assert [row["state"] for row in done["accounts"]] == ["updated", "rejected", "rejected"]
-    assert done["exit_code"] == 3
-    assert json.loads((gateway.path / "done.json").read_text())["accounts"] == done["accounts"]
-    inside = {account["id"]: account for account in control(gateway.origin, "GET", "accounts")["accounts"]}
-    assert inside[1004]["attributes"]["mode"] == "live"
-
-
-def test_requests_match_the_description(gateway: Home) -> None:
-    """Every request of a file's creation matches the description of the interface."""
-    clients(gateway.path / "clients.csv")
-    gateway.json("gateway", "create", "--from", "clients.csv")
-    requests = control(gateway.origin, "GET", "journal")["requests"]
-    assert [Description().request_problems(item["method"], item["path"], item["body"]) for item in requests] == [[]] * 4
 
 
 def test_a_terminal_is_asked(gateway: Home) -> None:

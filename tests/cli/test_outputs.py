@@ -34,7 +34,6 @@ BY_OPTION = {
     "map": ("map", "b.csv", "--write"),
     "backup": ("ledger", "backup"),
     "sandbox": ("sandbox", "--port", "0", "--db"),
-    "accounts": ("gateway", "create", "--from", "export.csv", "--results"),
 }
 OWN = (
     "state/ledger.db",
