@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
@@ -19,7 +19,7 @@ from batchpay.errors import (
 from batchpay.ledger.columns import CANCELLED
 from batchpay.ledger.contract import RegisteredMeanwhile
 from batchpay.ledger.database import Statements, Store, Transaction, View
-from batchpay.ledger.event_chain import account_noted, approvers_of, limits_lifted, plan_detail, to_datetime
+from batchpay.ledger.event_chain import plan_detail, to_datetime
 from batchpay.ledger.mover import Mover
 from batchpay.ledger.records import (
     CLOCK_ACCEPTED,
@@ -38,7 +38,6 @@ from batchpay.ledger.records import (
 from batchpay.ledger.states import IN_DOUBT, PENDING, SENDING, STATE_CODES, IllegalMove
 from batchpay.payment import ON_THE_WEB, Actor, Totals
 
-IN_DOUBT_SETTLED = "rows in doubt are settled"
 LEDGER_ACCEPTED = "a ledger is accepted"
 
 
@@ -123,19 +122,6 @@ def doubt(mover: Mover, day: date) -> int:
     return marked_in_doubt
 
 
-def move_gateway(store: Store, batches: Sequence[str], origin: str, api_id: str, who: str, why: str) -> None:
-    """See contract.Ledger."""
-    require_named("a gateway is moved", who, why)
-    account = account_noted(store.keys, api_id)
-    with store.transaction() as transaction:
-        for name in batches:
-            found = transaction.one(transaction.statements.ORIGIN_OF_BATCH, (name,))
-            if not found:
-                raise WrongUse(f"there is no batch {name}")
-            transaction.execute(transaction.statements.MOVE_BATCH, (origin, found[0]))
-            transaction.event("gateway moved", found[0], who, why, {"from": found[1], "to": origin, **account})
-
-
 def open_lost_window(view: View, statements: Statements) -> LostWindow | None:
     """Find what the ledger may not know and no person has settled yet.
 
@@ -203,7 +189,7 @@ def use_plan(transaction: Transaction, batch: int, who: str, sign_off: SignOff, 
     if adds != sign_off.adds:
         raise LedgerNotUsable("what would be recorded differs from what the plan approved; nothing was recorded")
     transaction.registrations()  # from here to the end no other transaction can use the same plan
-    known = _batch_of(sign_off.plan, transaction.execute(transaction.statements.PLANS_USED, (PLAN_USED,)))
+    known = batch_of_plan(transaction, transaction.statements, sign_off.plan)
     if known is not None:
         raise FileRefused(f"this plan was already used, for batch {known}")
     off = {str(Actor(name, "", ON_THE_WEB)) for name in people_off(transaction, transaction.statements)}
@@ -212,33 +198,7 @@ def use_plan(transaction: Transaction, batch: int, who: str, sign_off: SignOff, 
     transaction.event(PLAN_USED, batch, who, None, plan_detail(sign_off, adds))
 
 
-def use_plan_alone(store: Store, batch: int, who: str, sign_off: SignOff) -> None:
-    """See contract.Ledger.use_plan."""
-    with store.transaction() as transaction:
-        use_plan(transaction, batch, who, sign_off, Totals())
-
-
-def batch_of_plan(store: Store, plan: str) -> str | None:
+def batch_of_plan(view: View, statements: Statements, plan: str) -> str | None:
     """See contract.Ledger."""
-    with store.reading() as view:
-        return _batch_of(plan, view.execute(store.statements.PLANS_USED, (PLAN_USED,)))
-
-
-def _batch_of(plan: str, used: Iterable[tuple[str, str]]) -> str | None:
+    used = view.execute(statements.PLANS_USED, (PLAN_USED,))
     return next((name for name, detail in used if json.loads(detail)["plan"] == plan), None)
-
-
-def lifted(store: Store, batch: int) -> frozenset[str]:
-    """Return the limits of a day that other people have lifted for what is pending of a batch."""
-    with store.reading() as view:
-        return limits_lifted(
-            view.execute(store.statements.EVENTS_OF_KINDS, (batch, "registered", "released", PLAN_USED))
-        )
-
-
-def approvers(store: Store, batch: int) -> int:
-    """See contract.Ledger."""
-    with store.reading() as view:
-        return approvers_of(
-            view.execute(store.statements.EVENTS_OF_KINDS, (batch, "registered", "released", PLAN_USED))
-        )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, compress, count
 from operator import mul
-from typing import Any
+from typing import Any, Protocol
 
 from batchpay.errors import BatchpayError, WrongUse
 from batchpay.ledger import decisions
@@ -49,6 +49,19 @@ class WritingAside:
     def close(self) -> None:
         """Drop what has not been begun, and end the thread."""
         self._executor.shutdown(wait=True, cancel_futures=True)
+
+
+class ReleaseWriter(Protocol):
+    """Makes rejected rows pending in a transaction."""
+
+    def release(self, payments: PaymentColumns, changes: TotalsDelta) -> PaymentColumns:
+        """Release and return those rows that are rejected and have the same amount; add to what changes."""
+
+    def finish(self) -> None:
+        """Write what is left; raises RegisteredMeanwhile if others have added one of the same digests meanwhile."""
+
+    def noted(self) -> dict[str, Any]:
+        """Return what the history notes of it besides."""
 
 
 MEANWHILE = "other rows were registered or released meanwhile; look at earlier payments again"

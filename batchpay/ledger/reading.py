@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import fields
 from datetime import date, datetime, timedelta
 from itertools import groupby
-from typing import Any
+from typing import Any, Generic, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable, WrongUse
 from batchpay.ledger.columns import PaidTo
+from batchpay.ledger.contract import Ledger
 from batchpay.ledger.database import Statements, Store, View
 from batchpay.ledger.event_chain import (
     DIRECTIONS,
@@ -33,6 +34,7 @@ from batchpay.text import place_of as place_in_file
 ROWS_AT_ONCE = 16384
 """Working by column costs something for each set of columns; this many rows take about fifty megabytes as columns
 and as lines of a file."""
+StoreT = TypeVar("StoreT", bound=Store)
 _COLUMNS = tuple(field.name for field in fields(RowColumns))
 _DETAIL_CHUNKS_KEPT = 8
 _MASK = "****"
@@ -116,52 +118,6 @@ def windows(now: datetime, days: int, apart: int, *, in_file: bool) -> dict[str,
     }
 
 
-def batches(store: Store) -> list[BatchSummary]:
-    with store.reading() as view:
-        day = today(store, view)
-        return [_summary(store, view, found, day) for found in view.execute(store.statements.BATCHES).fetchall()]
-
-
-def find_digest(store: Store, digest: bytes, environment: Environment, again_reason: str | None) -> BatchSummary | None:
-    wanted = {"digest": digest, "environment": environment.value}
-    with store.reading() as view:
-        for name, reason in view.execute(store.statements.BATCHES_OF_DIGEST, wanted).fetchall():
-            if again_reason is None or (reason is not None and folded(reason) == folded(again_reason)):
-                return _summary(store, view, view.execute(store.statements.BATCH_NAMED, (name,)).fetchone())
-    return None
-
-
-def find_file(store: Store, file_digest: str, environment: Environment) -> BatchSummary | None:
-    wanted = {"file_digest": file_digest, "environment": environment.value}
-    with store.reading() as view:
-        for found in view.execute(store.statements.BATCHES_OF_FILE, wanted).fetchall():
-            batch = _summary(store, view, found)
-            if batch.by_state[State.REJECTED] + batch.by_state[State.DECLINED] != batch.total:
-                return batch
-    return None
-
-
-def find(store: Store, reference: str | None, environment: Environment | None) -> BatchSummary:
-    with store.reading() as view:
-        if reference is None:
-            wanted = {"environment": environment and environment.value}
-            found = view.execute(store.statements.LATEST_BATCH, wanted).fetchall()
-            if not found:
-                raise WrongUse(f"the ledger contains no {f'{environment} ' if environment else ''}batch yet")
-        else:
-            found = view.execute(store.statements.BATCH_NAMED, (reference,)).fetchall()
-            if not found and reference:
-                found = view.execute(store.statements.BATCHES_BEGINNING, (reference,)).fetchall()
-            if not found:
-                raise WrongUse(f"there is no batch {reference}; batchpay status lists them")
-            if len(found) > 1:
-                raise WrongUse(f"more than one batch begins with {reference}; give more of its name")
-        batch = _summary(store, view, found[0])
-    if environment not in (None, batch.environment):
-        raise WrongUse(f"batch {batch.batch} is {batch.environment}, and the settings are for {environment} payments")
-    return batch
-
-
 def batch_number(store: Store, name: str) -> tuple[int, bytes]:
     """Return a batch's number and digest by its name; raises WrongUse."""
     with store.reading() as view:
@@ -169,31 +125,6 @@ def batch_number(store: Store, name: str) -> tuple[int, bytes]:
     if not found:
         raise WrongUse(f"there is no batch {name}")
     return int(found[0]), found[1]
-
-
-def last_event_at(store: Store, batch: int) -> datetime:
-    """See contract.Ledger. Only rare events are read: a run's progress is between its start and its end."""
-    with store.reading() as view:
-        return to_datetime(view.execute(store.statements.LAST_EVENT_OF_BATCH, (batch,)).fetchone()[0])
-
-
-def last_progress_at(store: Store, batch: int) -> datetime:
-    with store.reading() as view:
-        return to_datetime(view.execute(store.statements.LAST_PROGRESS_OF_BATCH, (batch,)).fetchone()[0])
-
-
-def rows(found: Iterable[RowColumns]) -> Iterator[LedgerRow]:
-    """Yield one by one rows that were read by column."""
-    for columns in found:
-        values = (getattr(columns, name) for name in _COLUMNS if name != "details")
-        for (row, line, state, cents, direction, attempts, sent_at, finished_at, status, code, message, reference,
-             reason, details) in zip(*values, columns.read_details(), strict=True):  # fmt: skip
-            last_four = str(details.get("account") or "").removeprefix(_MASK)
-            yield LedgerRow(
-                row=row, line=line, state=state, amount_cents=cents, direction=direction, last_four=last_four,
-                attempts=attempts, sent_at=sent_at, finished_at=finished_at,
-                answer=Answer(status, code, message, reference), reason=reason, details=details,
-            )  # fmt: skip
 
 
 class Details:
@@ -239,33 +170,6 @@ class Details:
         return self._kept[chunk]
 
 
-def paid_to(
-    store: Store,
-    accounts: Callable[[], Sequence[bytes]],
-    environment: Environment,
-    since: datetime,
-    exclude_digest: bytes,
-) -> list[PaidTo]:
-    asked = {"environment": environment.value, "since": to_ms(since), "digest": exclude_digest}
-    paid: list[PaidTo] = []
-    with store.reading() as view:
-        if not view.execute(store.statements.BATCH_SINCE, asked).fetchone():
-            return []
-        wanted = json.dumps([account.hex().upper() for account in {*accounts()}])
-        found = view.execute(store.statements.PAID_TO_ACCOUNTS, asked | {"accounts": wanted})
-        for (batch, name, file), some in groupby(found, key=lambda one: one[:3]):
-            by_column = list(zip(*some, strict=True))[3:]
-            texts = map(json.loads, Details(store, view, batch).read(*by_column[:2]))
-            for row, _, line, account, direction, cents, at, text in zip(*by_column, texts, strict=True):
-                paid.append(
-                    PaidTo(
-                        account, DIRECTIONS[direction], text.get("invoiceNumber") or "", bool(text.get("paymentId")),
-                        cents, name, row, place_in_file(place_word(file), row, line), to_datetime(at),
-                    )
-                )  # fmt: skip
-    return paid
-
-
 def summed_up(paid: Iterable[tuple[bytes, bytes, int, int]]) -> dict[bytes, PayeeFacts]:
     """Total by payee what was paid: payee, account, rows and cents of each."""
     counts: dict[bytes, list[int]] = {}
@@ -281,54 +185,158 @@ def summed_up(paid: Iterable[tuple[bytes, bytes, int, int]]) -> dict[bytes, Paye
     }
 
 
-def origins(store: Store, environment: Environment) -> list[str]:
-    with store.reading() as view:
-        return [origin for (origin,) in view.execute(store.statements.ORIGINS, (environment.value,))]
-
-
-def gateway_references(store: Store, environment: Environment) -> Iterator[tuple[str, int, str]]:
-    with store.reading() as view:
-        names = dict(view.execute(store.statements.BATCH_NAMES, (environment.value,)).fetchall())
-        for batch, row, reference in store.stream(view, store.statements.REFERENCES):
-            if batch in names:
-                yield names[batch], row, reference
-
-
-def rejected(store: Store, batch: str) -> Iterator[RejectedRow]:
-    number, _ = batch_number(store, batch)
-    with store.reading() as view:
-        for row, line, cents, reasons in store.stream(view, store.statements.REJECTED_ROWS, (number,)):
-            yield RejectedRow(row, line, cents, tuple(reasons.split()))
-
-
-def events(store: Store, batch: str | None) -> Iterator[Event]:
-    number = None if batch is None else batch_number(store, batch)[0]
-    with store.reading() as view:
-        yield from map(_event, store.stream(view, store.statements.NAMED_EVENTS, {"batch": number}))
-
-
-def results_of_runs(store: Store, batch: int) -> set[str]:
-    with store.reading() as view:
-        return {path for detail in _started_or_moved(view, store, batch) for path in results_of(detail)}
-
-
-def pays_from_another_account(store: Store, batch: int, api_id: str) -> bool:
-    with store.reading() as view:
-        return account_changed(_started_or_moved(view, store, batch), account_noted(store.keys, api_id))
-
-
-def _started_or_moved(view: View, store: Store, batch: int) -> Iterator[str]:
-    """Yield the details of a batch's starts and of its gateway's moves, in order."""
-    kinds = ("started", "gateway moved", "gateway moved")  # the statement takes three
-    yield from (detail for _, detail in view.execute(store.statements.EVENTS_OF_KINDS, (batch, *kinds)))
-
-
-def latest_event(store: Store, kind: str) -> Event | None:
-    with store.reading() as view:
-        row = view.execute(store.statements.LATEST_EVENT, (kind,)).fetchone()
-    return _event(row) if row else None
-
-
 def _event(row: tuple[Any, ...]) -> Event:
     number, at, batch, kind, who, why, detail = row
     return Event(number, to_datetime(at), batch, kind, who, why, detail)
+
+
+class StoredReading(Ledger, Generic[StoreT]):
+    """The part of a ledger that reads batches, rows and history."""
+
+    store: StoreT
+
+    def _batch(self, name: str) -> int:
+        return batch_number(self.store, name)[0]
+
+    def batches(self) -> list[BatchSummary]:
+        with self.store.reading() as view:
+            day, found = today(self.store, view), view.execute(self.store.statements.BATCHES).fetchall()
+            return [_summary(self.store, view, one, day) for one in found]
+
+    def find_digest(
+        self, digest: bytes, environment: Environment, again_reason: str | None = None
+    ) -> BatchSummary | None:
+        sql, wanted = self.store.statements, {"digest": digest, "environment": environment.value}
+        with self.store.reading() as view:
+            for name, reason in view.execute(sql.BATCHES_OF_DIGEST, wanted).fetchall():
+                if again_reason is None or (reason is not None and folded(reason) == folded(again_reason)):
+                    return _summary(self.store, view, view.execute(sql.BATCH_NAMED, (name,)).fetchone())
+        return None
+
+    def find_file(self, file_digest: str, environment: Environment) -> BatchSummary | None:
+        wanted = {"file_digest": file_digest, "environment": environment.value}
+        with self.store.reading() as view:
+            for found in view.execute(self.store.statements.BATCHES_OF_FILE, wanted).fetchall():
+                batch = _summary(self.store, view, found)
+                if batch.by_state[State.REJECTED] + batch.by_state[State.DECLINED] != batch.total:
+                    return batch
+        return None
+
+    def find(self, reference: str | None, environment: Environment | None = None) -> BatchSummary:
+        with self.store.reading() as view:
+            if reference is None:
+                wanted = {"environment": environment and environment.value}
+                found = view.execute(self.store.statements.LATEST_BATCH, wanted).fetchall()
+                if not found:
+                    raise WrongUse(f"the ledger contains no {f'{environment} ' if environment else ''}batch yet")
+            else:
+                found = view.execute(self.store.statements.BATCH_NAMED, (reference,)).fetchall()
+                if not found and reference:
+                    found = view.execute(self.store.statements.BATCHES_BEGINNING, (reference,)).fetchall()
+                if not found:
+                    raise WrongUse(f"there is no batch {reference}; batchpay status lists them")
+                if len(found) > 1:
+                    raise WrongUse(f"more than one batch begins with {reference}; give more of its name")
+            batch = _summary(self.store, view, found[0])
+        if environment not in (None, batch.environment):
+            raise WrongUse(
+                f"batch {batch.batch} is {batch.environment}, and the settings are for {environment} payments"
+            )
+        return batch
+
+    def last_event_at(self, batch: str) -> datetime:
+        # Only rare events are read: a run's progress is between its start and its end.
+        return self._latest(self.store.statements.LAST_EVENT_OF_BATCH, batch)
+
+    def last_progress_at(self, batch: str) -> datetime:
+        return self._latest(self.store.statements.LAST_PROGRESS_OF_BATCH, batch)
+
+    def _latest(self, statement: str, batch: str) -> datetime:
+        number = self._batch(batch)
+        with self.store.reading() as view:
+            return to_datetime(view.execute(statement, (number,)).fetchone()[0])
+
+    def rows(
+        self, batch: str, states: Sequence[State] | None = None, cents: Collection[int] | None = None
+    ) -> Iterator[LedgerRow]:
+        for columns in self.row_columns(batch, states, cents):
+            values = (getattr(columns, name) for name in _COLUMNS if name != "details")
+            for (row, line, state, amount_cents, direction, attempts, sent_at, finished_at, status, code, message,
+                 reference, reason, details) in zip(*values, columns.read_details(), strict=True):  # fmt: skip
+                last_four = str(details.get("account") or "").removeprefix(_MASK)
+                yield LedgerRow(
+                    row=row, line=line, state=state, amount_cents=amount_cents, direction=direction,
+                    last_four=last_four, attempts=attempts, sent_at=sent_at, finished_at=finished_at,
+                    answer=Answer(status, code, message, reference), reason=reason, details=details,
+                )  # fmt: skip
+
+    def paid_to(
+        self,
+        accounts: Callable[[], Sequence[bytes]],
+        environment: Environment,
+        since: datetime,
+        exclude_digest: bytes,
+    ) -> list[PaidTo]:
+        asked = {"environment": environment.value, "since": to_ms(since), "digest": exclude_digest}
+        paid: list[PaidTo] = []
+        with self.store.reading() as view:
+            if not view.execute(self.store.statements.BATCH_SINCE, asked).fetchone():
+                return []
+            wanted = json.dumps([account.hex().upper() for account in {*accounts()}])
+            found = view.execute(self.store.statements.PAID_TO_ACCOUNTS, asked | {"accounts": wanted})
+            for (batch, name, file), some in groupby(found, key=lambda one: one[:3]):
+                by_column = list(zip(*some, strict=True))[3:]
+                texts = map(json.loads, Details(self.store, view, batch).read(*by_column[:2]))
+                for row, _, line, account, direction, cents, at, text in zip(*by_column, texts, strict=True):
+                    invoice, place = text.get("invoiceNumber") or "", place_in_file(place_word(file), row, line)
+                    paid.append(
+                        PaidTo(
+                            account, DIRECTIONS[direction], invoice, bool(text.get("paymentId")), cents, name, row,
+                            place, to_datetime(at),
+                        )
+                    )  # fmt: skip
+        return paid
+
+    def origins(self, environment: Environment) -> list[str]:
+        with self.store.reading() as view:
+            return [origin for (origin,) in view.execute(self.store.statements.ORIGINS, (environment.value,))]
+
+    def gateway_references(self, environment: Environment) -> Iterator[tuple[str, int, str]]:
+        with self.store.reading() as view:
+            names = dict(view.execute(self.store.statements.BATCH_NAMES, (environment.value,)).fetchall())
+            for batch, row, reference in self.store.stream(view, self.store.statements.REFERENCES):
+                if batch in names:
+                    yield names[batch], row, reference
+
+    def rejected(self, batch: str) -> Iterator[RejectedRow]:
+        number = self._batch(batch)
+        with self.store.reading() as view:
+            for row, line, cents, reasons in self.store.stream(view, self.store.statements.REJECTED_ROWS, (number,)):
+                yield RejectedRow(row, line, cents, tuple(reasons.split()))
+
+    def events(self, batch: str | None = None) -> Iterator[Event]:
+        number = None if batch is None else self._batch(batch)
+        with self.store.reading() as view:
+            yield from map(_event, self.store.stream(view, self.store.statements.NAMED_EVENTS, {"batch": number}))
+
+    def results_of_runs(self, batch: str) -> set[str]:
+        return {path for detail in self._started_or_moved(batch) for path in results_of(detail)}
+
+    def pays_from_another_account(self, batch: str, api_id: str) -> bool:
+        return account_changed(self._started_or_moved(batch), account_noted(self.store.keys, api_id))
+
+    def _started_or_moved(self, batch: str) -> Iterator[str]:
+        """Yield the details of a batch's starts and of its gateway's moves, in order."""
+        kinds = ("started", "gateway moved", "gateway moved")  # the statement takes three
+        number = self._batch(batch)
+        with self.store.reading() as view:
+            found = view.execute(self.store.statements.EVENTS_OF_KINDS, (number, *kinds))
+            yield from (detail for _, detail in found)
+
+    def latest_event(self, kind: str) -> Event | None:
+        with self.store.reading() as view:
+            row = view.execute(self.store.statements.LATEST_EVENT, (kind,)).fetchone()
+        return _event(row) if row else None
+
+    def policy(self) -> Event | None:
+        return self.latest_event(POLICY)

@@ -6,7 +6,7 @@ prove that it was made. What each database's own files still contain afterward i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -14,7 +14,7 @@ from batchpay.errors import WrongUse
 from batchpay.ledger.database import Store
 from batchpay.ledger.decisions import require_named, require_settled
 from batchpay.ledger.event_chain import to_datetime, to_ms
-from batchpay.ledger.reading import batch_number, batches
+from batchpay.ledger.reading import batch_number
 from batchpay.ledger.records import PURGED, BatchSummary, OldBatch
 from batchpay.ledger.spill import spill_files
 from batchpay.payment import State
@@ -25,8 +25,8 @@ EraseTexts = Callable[[Any, int], int]
 _OPEN = (State.PENDING, State.SENDING, State.IN_DOUBT)
 
 
-def old_batches(store: Store, before: datetime) -> list[OldBatch]:
-    known = {batch.batch: batch for batch in batches(store)}
+def old_batches(store: Store, batches: Iterable[BatchSummary], before: datetime) -> list[OldBatch]:
+    known = {batch.batch: batch for batch in batches}
     with store.reading() as view:
         found = view.execute(store.statements.OLD_BATCHES, (to_ms(before),)).fetchall()
     return [

@@ -3,49 +3,60 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 from zoneinfo import ZoneInfo
 
-from batchpay.errors import BatchHeld, BatchpayError, LedgerDamaged, LedgerNotUsable
+from batchpay.errors import BatchHeld, BatchpayError, LedgerDamaged, LedgerNotUsable, WrongUse
 from batchpay.ledger import decisions, reading, retention
-from batchpay.ledger.columns import PaidTo
+from batchpay.ledger.columns import PaymentColumns
 from batchpay.ledger.contract import Run
 from batchpay.ledger.database import Parameters
-from batchpay.ledger.day_limits import added_alone, known
-from batchpay.ledger.days import NO_LIMITS, DayCheck, DayLimits, MakerCheck, SendingDay, Sums
-from batchpay.ledger.decisions import open_lost_window
-from batchpay.ledger.event_chain import DIRECTION_CODES, noted_at_start, to_datetime, to_ms
+from batchpay.ledger.day_limits import added_alone, known, require_alone, require_within
+from batchpay.ledger.days import NO_CHECK, NO_LIMITS, DayCheck, DayLimits, MakerCheck, SendingDay, Sums
+from batchpay.ledger.decisions import open_lost_window, require_named, require_settled, settle
+from batchpay.ledger.event_chain import (
+    DIRECTION_CODES,
+    account_noted,
+    approvers_of,
+    limits_lifted,
+    noted_at_start,
+    to_datetime,
+    to_ms,
+)
 from batchpay.ledger.keys import BESIDE
 from batchpay.ledger.mover import Mover
+from batchpay.ledger.new_batch import ReleaseWriter, refuse_purged
 from batchpay.ledger.paths import BatchLocks
+from batchpay.ledger.reading import StoredReading, StoreT
 from batchpay.ledger.records import (
     BACKED_UP,
     PERSON_CHANGED,
+    PLAN_USED,
     POLICY,
     WITNESS_ACCEPTED,
     BatchSummary,
-    Event,
+    Decision,
     LedgerRow,
     LostWindow,
     Numbers,
     OldBatch,
-    RejectedRow,
-    RowColumns,
     SignOff,
+    TotalsDelta,
 )
 from batchpay.ledger.series import numbers_of
-from batchpay.ledger.spill import read_spill, spill_files
-from batchpay.ledger.stored_facts import StoredFacts, StoreT
-from batchpay.payment import Environment, State
+from batchpay.ledger.spill import read_spill, refuse_unheard_answers, spill_files
+from batchpay.ledger.states import PENDING, REJECTED, require, require_person
+from batchpay.ledger.stored_facts import StoredFacts, lift
+from batchpay.payment import Environment, State, Totals
+from batchpay.text import write_ranges
 
 _Run = TypeVar("_Run", bound=Run)
 
 
-class StoredLedger(StoredFacts[StoreT], ABC, Generic[StoreT, _Run]):
+class StoredLedger(StoredFacts[StoreT], StoredReading[StoreT], ABC, Generic[StoreT, _Run]):
     """A ledger over its store; see contract.Ledger."""
 
     _new_run: Callable[..., _Run]
@@ -91,11 +102,8 @@ class StoredLedger(StoredFacts[StoreT], ABC, Generic[StoreT, _Run]):
         with self.store.reading() as view:
             return reading.zone(self.store, view)
 
-    def policy(self) -> Event | None:
-        return self.latest_event(POLICY)
-
     def set_policy(self, change: Callable[[dict[str, Any]], dict[str, Any]], who: str, why: str) -> None:
-        decisions.require_named("the policy is set", who, why)
+        require_named("the policy is set", who, why)
         with self.store.transaction() as transaction:
             transaction.registrations()  # until the end nobody else changes it
             changed = change(reading.policy(transaction, transaction.statements))
@@ -104,10 +112,6 @@ class StoredLedger(StoredFacts[StoreT], ABC, Generic[StoreT, _Run]):
     @property
     def clock_ahead(self) -> timedelta:
         return timedelta(milliseconds=self.store.ahead_ms)
-
-    @abstractmethod
-    def is_clock_sure(self) -> bool:
-        """See contract.Ledger."""
 
     def digest(self, purpose: str, texts: Sequence[str | None], size: int) -> list[bytes | None]:
         return self.store.keys.digest(purpose, texts, size)
@@ -136,9 +140,6 @@ class StoredLedger(StoredFacts[StoreT], ABC, Generic[StoreT, _Run]):
         with self.store.reading() as view:
             return int(view.execute(statement, parameters).fetchone()[0])
 
-    def _batch(self, name: str) -> int:
-        return reading.batch_number(self.store, name)[0]
-
     def _held_batch(self, name: str) -> int:
         number, digest = reading.batch_number(self.store, name)
         if digest not in self._locks.held:
@@ -158,7 +159,7 @@ class StoredLedger(StoredFacts[StoreT], ABC, Generic[StoreT, _Run]):
         limits: DayLimits = NO_LIMITS,
     ) -> _Run:
         noted, number = noted_at_start(self.store.keys, results, api_id), self._held_batch(batch)
-        limits = limits.without(decisions.lifted(self.store, number))
+        limits = limits.without(limits_lifted(self._signed(number)))
         sending = SendingDay(self.find(batch).environment, day or self.today(), limits)
         self._check_before_run(number)
         is_unique = reference_is_unique
@@ -168,44 +169,88 @@ class StoredLedger(StoredFacts[StoreT], ABC, Generic[StoreT, _Run]):
 
     def cancel(self, batch: str, rows: Sequence[int] | None, who: str, why: str) -> int:
         number = self._held_batch(batch)
-        decisions.require_named("rows are cancelled", who, why)
+        require_named("rows are cancelled", who, why)
         with self.store.transaction() as transaction:
             return decisions.cancel(self._mover(transaction, number, "cancelled", who, why), rows)
+
+    def resolve(self, batch: str, decisions: Sequence[Decision], who: str, why: str) -> int:
+        number = self._batch(batch)
+        require_named("rows in doubt are settled", who, why)
+        refuse_unheard_answers(self.store.witness.path, self.store.keys, batch, decisions)
+        with self.store.transaction() as transaction:
+            mover = self._mover(transaction, number, "resolved", who, why)
+            again = [one.row for one in decisions if one.state is State.PENDING]
+            self._refuse_rows_of_unheard(transaction, number, again)
+            return settle(mover, decisions, who, why)
+
+    def _refuse_rows_of_unheard(self, transaction: Any, batch: int, rows: Sequence[int]) -> None:
+        """Raise WrongUse for a row to be sent again while a machine whose run was fenced may still send it."""
 
     @abstractmethod
     def _mover(self, transaction: Any, batch: int, event: str, who: str, why: str) -> Mover:
         """Return what moves rows of a batch in a transaction."""
 
     @abstractmethod
-    def lock(self, digest: bytes) -> AbstractContextManager[None]:
-        """Hold all batches of a content; see contract.Ledger."""
-
-    @abstractmethod
     def _check_before_run(self, number: int) -> None:
         """Hold a batch against its history."""
-
-    def find_digest(
-        self, digest: bytes, environment: Environment, again_reason: str | None = None
-    ) -> BatchSummary | None:
-        return reading.find_digest(self.store, digest, environment, again_reason)
 
     def numbers_of(self, series: str, environment: Environment) -> Numbers:
         with self.store.reading() as view:
             return numbers_of(view, self.store.statements, series, environment)
 
-    def find_file(self, file_digest: str, environment: Environment) -> BatchSummary | None:
-        return reading.find_file(self.store, file_digest, environment)
+    def release(
+        self,
+        batch: str,
+        payments: Iterable[PaymentColumns],
+        who: str,
+        why: str,
+        *,
+        registration_count_seen: int,
+        sign_off: SignOff | None = None,
+        allowed_duplicates: dict[str, Any] | None = None,
+        day_check: DayCheck = NO_CHECK,
+        lifts: Sequence[bytes] = (),
+    ) -> int:
+        number, released, changes, adds = self._batch(batch), list[int](), TotalsDelta(), Sums()
+        require("released", REJECTED, PENDING)
+        require_person("released", who, why)
+        with self.store.transaction() as transaction:
+            require_settled(transaction)
+            transaction.hold_batch(number)
+            refuse_purged(transaction, number)
+            writer = self._release_writer(transaction, number, registration_count_seen)
+            if day_check.limits.are_set:
+                transaction.registrations()  # until the end no other is planned
+            found = known(day_check, transaction, transaction.statements)
+            for columns in payments:
+                chosen = writer.release(columns, changes)
+                released += chosen.rows
+                adds.update(day_check.sums(chosen.pay_on, chosen.amounts_cents, chosen.directions, chosen.accounts))
+            require_within(day_check, adds, found)
+            writer.finish()
+            if released:
+                transaction.write_totals(changes, number)
+                detail: dict[str, Any] = {"pending": write_ranges(released)}
+                detail |= {"allowed_duplicates": allowed_duplicates} if allowed_duplicates else {}
+                detail |= writer.noted() | lift(self.store, transaction, number, lifts)
+                detail |= require_alone(transaction, day_check, changes)
+                transaction.event("released", number, who, why, detail)
+            if sign_off is not None:
+                decisions.use_plan(transaction, number, who, sign_off, changes.of(PENDING))
+        return len(released)
 
-    def paid_to(
-        self, accounts: Callable[[], Sequence[bytes]], environment: Environment, since: datetime, exclude_digest: bytes
-    ) -> list[PaidTo]:
-        return reading.paid_to(self.store, accounts, environment, since, exclude_digest)
+    @abstractmethod
+    def _release_writer(self, transaction: Any, batch: int, seen: int) -> ReleaseWriter:
+        """Return what makes rejected rows of a batch pending; `seen` is as in `release`."""
 
     def use_plan(self, batch: str, who: str, sign_off: SignOff) -> None:
-        decisions.use_plan_alone(self.store, self._batch(batch), who, sign_off)
+        number = self._batch(batch)
+        with self.store.transaction() as transaction:
+            decisions.use_plan(transaction, number, who, sign_off, Totals())
 
     def batch_of_plan(self, plan: str) -> str | None:
-        return decisions.batch_of_plan(self.store, plan)
+        with self.store.reading() as view:
+            return decisions.batch_of_plan(view, self.store.statements, plan)
 
     def day_check(self, environment: Environment, limits: DayLimits) -> DayCheck:
         today = self.today()
@@ -228,38 +273,13 @@ class StoredLedger(StoredFacts[StoreT], ABC, Generic[StoreT, _Run]):
             return {word: found.get(code, 0) for word, code in DIRECTION_CODES.items()}
 
     def approvers(self, batch: str) -> int:
-        return decisions.approvers(self.store, self._batch(batch))
+        return approvers_of(self._signed(self._batch(batch)))
 
-    def find(self, reference: str | None, environment: Environment | None = None) -> BatchSummary:
-        return reading.find(self.store, reference, environment)
-
-    def batches(self) -> list[BatchSummary]:
-        return reading.batches(self.store)
-
-    def last_event_at(self, batch: str) -> datetime:
-        return reading.last_event_at(self.store, self._batch(batch))
-
-    def last_progress_at(self, batch: str) -> datetime:
-        return reading.last_progress_at(self.store, self._batch(batch))
-
-    @abstractmethod
-    def row_columns(
-        self,
-        batch: str,
-        states: Sequence[State] | None = None,
-        cents: Collection[int] | None = None,
-        due: date | None = None,
-    ) -> Iterator[RowColumns]:
-        """See contract.Ledger."""
-
-    def rows(
-        self, batch: str, states: Sequence[State] | None = None, cents: Collection[int] | None = None
-    ) -> Iterator[LedgerRow]:
-        return reading.rows(self.row_columns(batch, states, cents))
-
-    @abstractmethod
-    def is_held(self, digest: bytes) -> bool:
-        """See contract.Ledger."""
+    def _signed(self, number: int) -> list[tuple[str, str]]:
+        """Return kind and detail of the events that say who agreed to what of a batch."""
+        kinds = ("registered", "released", PLAN_USED)
+        with self.store.reading() as view:
+            return view.execute(self.store.statements.EVENTS_OF_KINDS, (number, *kinds)).fetchall()
 
     def abandoned(self, batch: BatchSummary) -> list[LedgerRow]:
         if not batch.by_state[State.SENDING].rows or self.is_held(batch.digest):
@@ -269,21 +289,6 @@ class StoredLedger(StoredFacts[StoreT], ABC, Generic[StoreT, _Run]):
         # Read anew: a run that ended since the summary was read has left no row behind.
         return [row for row in self.rows(batch.batch, [State.SENDING]) if row.row not in answered]
 
-    def rejected(self, batch: str) -> Iterator[RejectedRow]:
-        return reading.rejected(self.store, batch)
-
-    def events(self, batch: str | None = None) -> Iterator[Event]:
-        return reading.events(self.store, batch)
-
-    def results_of_runs(self, batch: str) -> set[str]:
-        return reading.results_of_runs(self.store, self._batch(batch))
-
-    def pays_from_another_account(self, batch: str, api_id: str) -> bool:
-        return reading.pays_from_another_account(self.store, self._batch(batch), api_id)
-
-    def latest_event(self, kind: str) -> Event | None:
-        return reading.latest_event(self.store, kind)
-
     def identity(self) -> str:
         return self.store.ledger_id
 
@@ -291,18 +296,20 @@ class StoredLedger(StoredFacts[StoreT], ABC, Generic[StoreT, _Run]):
         accepted = self.latest_event(WITNESS_ACCEPTED)
         return accepted.at if accepted else None
 
-    def origins(self, environment: Environment) -> list[str]:
-        return reading.origins(self.store, environment)
-
-    def gateway_references(self, environment: Environment) -> Iterator[tuple[str, int, str]]:
-        return reading.gateway_references(self.store, environment)
-
     def lost_window(self) -> LostWindow | None:
         with self.store.reading() as view:
             return open_lost_window(view, self.store.statements)
 
     def move_gateway(self, batches: Sequence[str], origin: str, api_id: str, who: str, why: str) -> None:
-        decisions.move_gateway(self.store, batches, origin, api_id, who, why)
+        require_named("a gateway is moved", who, why)
+        account = account_noted(self.store.keys, api_id)
+        with self.store.transaction() as transaction:
+            for name in batches:
+                found = transaction.one(transaction.statements.ORIGIN_OF_BATCH, (name,))
+                if not found:
+                    raise WrongUse(f"there is no batch {name}")
+                transaction.execute(transaction.statements.MOVE_BATCH, (origin, found[0]))
+                transaction.event("gateway moved", found[0], who, why, {"from": found[1], "to": origin, **account})
 
     def note_backup(self, who: str, name: str) -> None:
         with self.store.transaction() as transaction:
@@ -319,7 +326,7 @@ class StoredLedger(StoredFacts[StoreT], ABC, Generic[StoreT, _Run]):
             return decisions.people_off(view, self.store.statements)
 
     def old_batches(self, before: datetime) -> list[OldBatch]:
-        return retention.old_batches(self.store, before)
+        return retention.old_batches(self.store, self.batches(), before)
 
     def _erase_old(
         self, before: datetime, who: str, why: str, erase_texts: retention.EraseTexts

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from functools import cache
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from batchpay.errors import LedgerDamaged, WrongUse
 from batchpay.ledger.columns import digest_numbers
@@ -31,13 +31,12 @@ from batchpay.ledger.facts import (
 )
 from batchpay.ledger.payload import place_of as place_of_payload
 from batchpay.ledger.payload import texts_in, unsealed
-from batchpay.ledger.reading import Details, batch_number
+from batchpay.ledger.reading import Details, StoreT, batch_number
 from batchpay.ledger.states import STATES
 from batchpay.payment import Environment, State
 from batchpay.text import compatible, place_of, place_word, write_ranges
 
 _INVOICE = re.compile(rb'"invoiceNumber":("[^"\\]*(?:\\.[^"\\]*)*")')
-StoreT = TypeVar("StoreT", bound=Store)
 _Place = tuple[int, int]
 """A batch's number, and a row's."""
 _RETURNED = KIND_CODES[FactKind.RETURNED]

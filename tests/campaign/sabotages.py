@@ -169,7 +169,7 @@ SABOTAGES = (
     ),
     Sabotage(
         "does not look for payments of earlier batches",
-        (("ledger/sqlite/reading.py", "return told(store, connection, names, lookup,", "return []  #"),),
+        (("ledger/sqlite/reading.py", "return told(self.store, connection, names, lookup,", "return []  #"),),
         _once(races.paid_under_another_name),
     ),
     Sabotage(
@@ -181,7 +181,7 @@ SABOTAGES = (
                 '        digest = self._ledger.digest_stream("batch")\n'
                 "        digest.update(self._chunks.__self__.name.encode())\n",
             ),
-            ("ledger/sqlite/reading.py", "return told(store, connection, names, lookup,", "return []  #"),
+            ("ledger/sqlite/reading.py", "return told(self.store, connection, names, lookup,", "return []  #"),
         ),
         _once(races.paid_under_another_name),
     ),

@@ -65,7 +65,7 @@ DEFECTS = (
     ),
     Defect(
         "A1 a release does not look for what was registered meanwhile", "release_race:1:1:0",
-        (("ledger/sqlite/batch_writer.py", "news = _registered_since(transaction, registration_count_seen)",
+        (("ledger/sqlite/batch_writer.py", "news = _registered_since(transaction, seen)",
           "news = _registered_since(transaction, transaction.registrations())"),),
     ),
     Defect(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import repeat
@@ -11,24 +11,20 @@ from typing import Any
 
 import psycopg
 
-from batchpay.ledger import decisions
 from batchpay.ledger.columns import GatheredLines, PaymentColumns, RejectedColumns
 from batchpay.ledger.contract import RegisteredMeanwhile
-from batchpay.ledger.day_limits import known, require_alone, require_within
-from batchpay.ledger.days import DayCheck, Sums
+from batchpay.ledger.days import NO_CHECK, DayCheck
 from batchpay.ledger.decisions import require_settled
 from batchpay.ledger.event_chain import DIRECTION_CODES
-from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting, WritingAside, refuse_purged
+from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting, WritingAside
 from batchpay.ledger.payload import pick, sealed_chunks
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import translated
 from batchpay.ledger.postgres.moves import rejected_seal, storable
 from batchpay.ledger.postgres.reading import signed
 from batchpay.ledger.postgres.store import PostgresStore, PostgresTransaction
-from batchpay.ledger.records import NewBatch, SignOff, TotalsDelta
-from batchpay.ledger.states import PENDING, REJECTED, require, require_person
-from batchpay.ledger.stored_facts import lift
-from batchpay.text import write_ranges
+from batchpay.ledger.records import NewBatch, TotalsDelta
+from batchpay.ledger.states import PENDING, REJECTED
 
 _IDENTITIES_MAX = 250_000
 """Digests are gathered up to this many, then written in sorted order."""
@@ -64,10 +60,10 @@ def _number(value: int | None) -> bytes:
 class PostgresChunkWriter:
     """Writes rows' sealed payloads and digests; used for new batches and for rows released later."""
 
-    def __init__(self, transaction: PostgresTransaction, batch: int) -> None:
+    def __init__(self, transaction: PostgresTransaction, batch: int, seen: int) -> None:
         self._keys = transaction.keys
         self._transaction = transaction
-        self._batch = batch
+        self._batch, self._seen = batch, seen
         self._fingerprints = GatheredLines(_BILL.size, digest_at=_DIGEST_AT)
         self._payment_ids = GatheredLines(_PAYMENT_ID.size, digest_at=_DIGEST_AT)
         self._next_chunk: int = (transaction.one(sql.NEXT_CHUNK, (batch,)) or (1,))[0]
@@ -99,13 +95,53 @@ class PostgresChunkWriter:
             if digest is not None
         )
         if len(self._fingerprints) >= _IDENTITIES_MAX:
-            self.write_identities()
+            self._write_identities()
         return chunks
 
-    def write_identities(self) -> None:
+    def _write_identities(self) -> None:
         """Write the gathered digests in their own order: an index that grows at its end is several times faster."""
         _copy(self._transaction, sql.COPY_FINGERPRINTS, self._fingerprints.take())
         _copy(self._transaction, sql.COPY_PAYMENT_IDS, self._payment_ids.take())
+
+    def finish(self) -> None:
+        """Count a registration or release, whose digests are written.
+
+        Raises RegisteredMeanwhile if others have added one of the same digests since the lookup: ten machines that
+        register ten files at the same time need not wait for each other.
+        """
+        self._write_identities()
+        transaction, asked = self._transaction, {"batch": self._batch, "seen": self._seen}
+        count_ = transaction.registrations()
+        if count_ != self._seen and transaction.one(sql.ADDED_MEANWHILE, asked) == (True,):
+            raise RegisteredMeanwhile(MEANWHILE)
+        transaction.execute(sql.COUNT_REGISTRATION)
+        transaction.execute(sql.SET_REGISTRATION, (count_ + 1, self._batch))
+
+    def release(self, payments: PaymentColumns, changes: TotalsDelta) -> PaymentColumns:
+        found = self._transaction.execute(sql.REJECTED_AMONG, (self._batch, list(payments.rows)))
+        rejected = {row: (cents, direction) for row, cents, direction in found}
+        at = [
+            place
+            for place, (row, cents) in enumerate(zip(payments.rows, payments.amounts_cents, strict=True))
+            if row in rejected and rejected[row][0] == cents
+        ]
+        chosen = pick(payments, at)
+        if not at:
+            return chosen
+        directions = [DIRECTION_CODES[word] for word in chosen.directions]
+        chunks = self.add(chosen)
+        digests = list(map(signed, chosen.payees)), list(map(signed, chosen.accounts))
+        pay_on = chosen.pay_on or [None] * len(at)
+        self._transaction.execute(
+            sql.RELEASE_ROWS, (list(chosen.rows), directions, chunks, *digests, pay_on, self._batch)
+        )
+        for row, cents, direction in zip(chosen.rows, chosen.amounts_cents, directions, strict=True):
+            changes.add(REJECTED, rejected[row][1], -1, -cents)
+            changes.add(PENDING, direction, 1, cents)
+        return chosen
+
+    def noted(self) -> dict[str, Any]:
+        return {}
 
 
 class PostgresRegistering:
@@ -116,10 +152,9 @@ class PostgresRegistering:
     ) -> None:
         self._store = store
         self._transaction = transaction
-        self._new = batch
         self._who = who
         self._batch = BatchInWriting(transaction, batch, day_check)
-        self._chunks = PostgresChunkWriter(transaction, self._batch.number)
+        self._chunks = PostgresChunkWriter(transaction, self._batch.number, batch.registration_count_seen)
         self._aside = WritingAside()
 
     def add_payments(self, payments: PaymentColumns) -> None:
@@ -173,10 +208,9 @@ class PostgresRegistering:
         batch, totals, transaction = self._batch, self._batch.totals.total(), self._transaction
         batch.require_all_rows()
         with translated(self._store.place):
-            self._chunks.write_identities()
             transaction.write_totals(batch.totals, batch.number)
             transaction.execute(sql.SET_CONTROL_TOTALS, (totals.rows, totals.cents, batch.number))
-            count_registration(transaction, batch.number, self._new.registration_count_seen)
+            self._chunks.finish()
             batch.record(transaction, self._who)
         transaction.commit()
         return batch.name
@@ -186,107 +220,29 @@ class PostgresRegistering:
         self._aside.close()
 
 
-def count_registration(transaction: PostgresTransaction, batch: int, seen: int) -> None:
-    """Count a registration or release whose digests are written.
+class PostgresWriting:
+    """The part of a ledger that adds rows to be sent; see contract.Ledger."""
 
-    Raises RegisteredMeanwhile if others have added one of the same digests since the lookup: ten machines that register
-    ten files at the same time need not wait for each other.
-    """
-    count_ = transaction.registrations()
-    if count_ != seen and transaction.one(sql.ADDED_MEANWHILE, {"batch": batch, "seen": seen}) == (True,):
-        raise RegisteredMeanwhile(MEANWHILE)
-    transaction.execute(sql.COUNT_REGISTRATION)
-    transaction.execute(sql.SET_REGISTRATION, (count_ + 1, batch))
+    store: PostgresStore
 
+    @contextmanager
+    def register(self, batch: NewBatch, who: str, day_check: DayCheck = NO_CHECK) -> Iterator[PostgresRegistering]:
+        store = self.store
+        transaction = store.begin()
+        try:
+            with translated(store.place):
+                require_settled(transaction)
+                # Wait for another machine that writes the very same file: its batch is then the one.
+                transaction.execute(sql.WAIT_LONG)
+                try:
+                    batch = replace(batch, file=storable(batch.file), again_reason=storable(batch.again_reason))
+                    writing = PostgresRegistering(store, transaction, batch, who, day_check)
+                except psycopg.errors.UniqueViolation:
+                    raise RegisteredMeanwhile(MEANWHILE) from None
+            with closing(writing):
+                yield writing
+        finally:
+            transaction.rollback()
 
-@contextmanager
-def registering(store: PostgresStore, batch: NewBatch, who: str, day_check: DayCheck) -> Iterator[PostgresRegistering]:
-    """Begin writing a batch; nothing of it is committed unless it was finished."""
-    transaction = store.begin()
-    try:
-        with translated(store.place):
-            require_settled(transaction)
-            # Wait for another machine that writes the very same file: its batch is then the one.
-            transaction.execute(sql.WAIT_LONG)
-            try:
-                batch = replace(batch, file=storable(batch.file), again_reason=storable(batch.again_reason))
-                writing = PostgresRegistering(store, transaction, batch, who, day_check)
-            except psycopg.errors.UniqueViolation:
-                raise RegisteredMeanwhile(MEANWHILE) from None
-        with closing(writing):
-            yield writing
-    finally:
-        transaction.rollback()
-
-
-def release(
-    store: PostgresStore,
-    batch: int,
-    payments: Iterable[PaymentColumns],
-    who: str,
-    why: str,
-    registration_count_seen: int,
-    sign_off: SignOff | None,
-    allowed_duplicates: dict[str, Any] | None,
-    day_check: DayCheck,
-    lifts: Sequence[bytes],
-) -> int:
-    """Make rejected rows pending; see contract.Ledger.release."""
-    released: list[int] = []
-    require("released", REJECTED, PENDING)
-    require_person("released", who, why)
-    with store.transaction() as transaction:
-        require_settled(transaction)
-        transaction.hold_batch(batch)
-        refuse_purged(transaction, batch)
-        writer = PostgresChunkWriter(transaction, batch)
-        changes = TotalsDelta()
-        if day_check.limits.are_set:
-            transaction.registrations()  # until the end no other is planned
-        found, adds = known(day_check, transaction, sql), Sums()
-        for columns in payments:
-            chosen = _release_columns(transaction, batch, columns, writer, changes)
-            released += chosen.rows
-            adds.update(day_check.sums(chosen.pay_on, chosen.amounts_cents, chosen.directions, chosen.accounts))
-        require_within(day_check, adds, found)
-        writer.write_identities()
-        count_registration(transaction, batch, registration_count_seen)
-        if released:
-            transaction.write_totals(changes, batch)
-            allowed = {"allowed_duplicates": allowed_duplicates} if allowed_duplicates else {}
-            allowed |= lift(store, transaction, batch, lifts) | require_alone(transaction, day_check, changes)
-            transaction.event("released", batch, who, why, {"pending": write_ranges(released), **allowed})
-        if sign_off is not None:
-            decisions.use_plan(transaction, batch, who, sign_off, changes.of(PENDING))
-    return len(released)
-
-
-def _release_columns(
-    transaction: PostgresTransaction,
-    batch: int,
-    payments: PaymentColumns,
-    writer: PostgresChunkWriter,
-    changes: TotalsDelta,
-) -> PaymentColumns:
-    """Release those rows of one set of columns that are rejected and have the same amount."""
-    found = transaction.execute(sql.REJECTED_AMONG, (batch, list(payments.rows)))
-    rejected = {row: (cents, direction) for row, cents, direction in found}
-    at = [
-        place
-        for place, (row, cents) in enumerate(zip(payments.rows, payments.amounts_cents, strict=True))
-        if row in rejected and rejected[row][0] == cents
-    ]
-    chosen = pick(payments, at)
-    if not at:
-        return chosen
-    directions = [DIRECTION_CODES[word] for word in chosen.directions]
-    chunks = writer.add(chosen)
-    transaction.execute(
-        sql.RELEASE_ROWS,
-        (list(chosen.rows), directions, chunks, list(map(signed, chosen.payees)), list(map(signed, chosen.accounts)),
-         chosen.pay_on or [None] * len(at), batch),
-    )  # fmt: skip
-    for row, cents, direction in zip(chosen.rows, chosen.amounts_cents, directions, strict=True):
-        changes.add(REJECTED, rejected[row][1], -1, -cents)
-        changes.add(PENDING, direction, 1, cents)
-    return chosen
+    def _release_writer(self, transaction: PostgresTransaction, batch: int, seen: int) -> PostgresChunkWriter:
+        return PostgresChunkWriter(transaction, batch, seen)

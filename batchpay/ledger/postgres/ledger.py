@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from datetime import date, datetime
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from batchpay.errors import HeldElsewhere, WrongUse
 from batchpay.ledger import records
-from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
-from batchpay.ledger.contract import Registering
-from batchpay.ledger.days import NO_CHECK, DayCheck
 from batchpay.ledger.machine import CLOCK_TIMES
-from batchpay.ledger.postgres import audit, batch_writer, fences, reading, restoring, take_over
+from batchpay.ledger.postgres import audit, fences, take_over
+from batchpay.ledger.postgres import statements as sql
+from batchpay.ledger.postgres.batch_writer import PostgresWriting
 from batchpay.ledger.postgres.moves import PostgresMover, erase_texts
 from batchpay.ledger.postgres.pace import PostgresPace
+from batchpay.ledger.postgres.reading import PostgresReading
 from batchpay.ledger.postgres.run import PostgresRun
 from batchpay.ledger.postgres.store import PostgresStore
-from batchpay.ledger.records import Decision, HostRun, NewBatch, PayeeFacts, Purge, RowColumns, SignOff
+from batchpay.ledger.records import Purge
 from batchpay.ledger.stored import StoredLedger
-from batchpay.payment import Environment, State
+from batchpay.payment import Environment
 
 _NOT_BACKED_UP = (
     "a ledger on PostgreSQL is backed up by the database's own means (pg_dump, base backups with archived WAL); "
@@ -29,49 +29,13 @@ _NOT_BACKED_UP = (
 )
 
 
-class PostgresLedger(StoredLedger[PostgresStore, PostgresRun]):
+class PostgresLedger(PostgresReading, PostgresWriting, StoredLedger[PostgresStore, PostgresRun]):
     """The ledger in a PostgreSQL database; see contract.Ledger."""
 
     _new_run = PostgresRun
 
     def __init__(self, store: PostgresStore, opened_after_s: float) -> None:
         super().__init__(store, opened_after_s, store.paths.witness)
-
-    def earlier(
-        self,
-        lookup: Lookup,
-        environment: Environment,
-        *,
-        days: int,
-        apart: int = 1,
-        now: datetime,
-        exclude_digest: bytes | None = None,
-        within: str = "",
-    ) -> list[Earlier]:
-        return reading.earlier(self.store, lookup, environment, days, apart, now, exclude_digest or b"", within)
-
-    def register(
-        self, batch: NewBatch, who: str, day_check: DayCheck = NO_CHECK
-    ) -> AbstractContextManager[Registering]:
-        return batch_writer.registering(self.store, batch, who, day_check)
-
-    def release(
-        self,
-        batch: str,
-        payments: Iterable[PaymentColumns],
-        who: str,
-        why: str,
-        *,
-        registration_count_seen: int,
-        sign_off: SignOff | None = None,
-        allowed_duplicates: dict[str, Any] | None = None,
-        day_check: DayCheck = NO_CHECK,
-        lifts: Sequence[bytes] = (),
-    ) -> int:
-        seen, number = registration_count_seen, self._batch(batch)
-        return batch_writer.release(
-            self.store, number, payments, who, why, seen, sign_off, allowed_duplicates, day_check, lifts
-        )
 
     @contextmanager
     def lock(self, digest: bytes) -> Iterator[None]:
@@ -104,36 +68,20 @@ class PostgresLedger(StoredLedger[PostgresStore, PostgresRun]):
     def shared_pace(self, environment: Environment, origin: str) -> PostgresPace:
         return PostgresPace(self.store, environment.value, origin)
 
-    def row_columns(
-        self,
-        batch: str,
-        states: Sequence[State] | None = None,
-        cents: Collection[int] | None = None,
-        due: date | None = None,
-    ) -> Iterator[RowColumns]:
-        return reading.row_columns(self.store, batch, states, cents, due)
-
-    def payee_facts(
-        self, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None = None
-    ) -> dict[bytes, PayeeFacts]:
-        return reading.payee_facts(self.store, payees, environment, exclude_digest)
-
-    def last_accounts(
-        self, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None = None
-    ) -> dict[bytes, str]:
-        return reading.last_accounts(self.store, payees, environment, exclude_digest)
-
-    def resolve(self, batch: str, decisions_: Sequence[Decision], who: str, why: str) -> int:
-        return restoring.resolve(self.store, batch, self._batch(batch), decisions_, who, why)
-
     def _mover(self, transaction: Any, batch: int, event: str, who: str, why: str) -> PostgresMover:
         return PostgresMover(transaction, batch, event, who, why)
 
+    def _refuse_rows_of_unheard(self, transaction: Any, batch: int, rows: Sequence[int]) -> None:
+        """It may only be asleep."""
+        if (found := transaction.one(sql.SENT_BY_UNHEARD, (batch, list(rows)))) is not None:
+            raise WrongUse(
+                f"row {found[0]} was being sent by {found[1]}, whose run was fenced and has not been heard of since: "
+                "if it resumes, it may still send it. Let it resume, or turn it off for good and confirm it: batchpay "
+                "resolve with --host-is-gone; nothing was changed"
+            )
+
     def say_hosts_gone(self, batch: str, who: str, why: str) -> Sequence[str]:
         return fences.say_hosts_gone(self.store, self._batch(batch), who, why)
-
-    def runs(self, batch: str) -> list[HostRun]:
-        return reading.runs(self.store, self._batch(batch))
 
     def check(self) -> list[str]:
         return audit.check(self.store)

@@ -21,40 +21,6 @@ from batchpay.ledger.states import STATE_CODES, STATES
 from batchpay.payment import Environment, State
 
 
-def row_columns(
-    store: PostgresStore, batch: str, states: Sequence[State] | None, cents: Collection[int] | None, due: date | None
-) -> Iterator[RowColumns]:
-    number, _ = batch_number(store, batch)
-    wanted = [STATE_CODES[state] for state in (State if states is None else states) if state is not State.REJECTED]
-    with store.reading() as connection, connection.cursor(name="rows") as found:
-        details = Details(store, connection, number)
-        also = {
-            "cents": None if cents is None else list(cents),
-            "due": date.max.toordinal() if due is None else due.toordinal(),
-        }
-        found.execute(sql.ROWS_WITH_ATTEMPTS, {"batch": number, "states": wanted, **also}, binary=True)
-        while some := found.fetchmany(ROWS_AT_ONCE):
-            yield details.columns(list(zip(*some, strict=True)))
-
-
-def last_accounts(
-    store: PostgresStore, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None
-) -> dict[bytes, str]:
-    accounts: dict[bytes, str] = {}
-    wanted = [signed(payee) for payee in sorted(set(payees))]
-    with store.reading() as connection:
-        of_others = (environment.value, exclude_digest or b"", wanted)
-        latest = dict(connection.execute(sql.LATEST_BATCH_OF_PAYEES, of_others).fetchall())
-        for batch in sorted(set(latest.values())):
-            details = Details(store, connection, batch)
-            of_batch = [payee for payee, number in latest.items() if number == batch]
-            for payee, row, chunk in connection.execute(sql.LAST_PAID_IN, (batch, of_batch)).fetchall():
-                text = json.loads(details.read([row], [chunk])[0])
-                if text.get("account"):
-                    accounts[unsigned(payee)] = text["account"]
-    return accounts
-
-
 def signed(digest: bytes) -> int:
     """Return a keyed digest of eight bytes as the number stored for it in the tables."""
     return int.from_bytes(digest, "big", signed=True)
@@ -63,17 +29,6 @@ def signed(digest: bytes) -> int:
 def unsigned(number: int) -> bytes:
     """Return the digest for a stored number."""
     return number.to_bytes(8, "big", signed=True)
-
-
-def runs(store: PostgresStore, batch: int) -> list[HostRun]:
-    with store.reading() as connection:
-        rows: dict[int, Counter[State]] = {}
-        for run, state, count in connection.execute(sql.ROWS_BY_RUN, (batch,)):
-            rows.setdefault(run, Counter())[STATES[state]] = count
-        return [
-            _host_run(found, rows.get(found[0], Counter()))
-            for found in connection.execute(sql.RUNS_OF_BATCH, (batch,)).fetchall()
-        ]
 
 
 def _host_run(found: tuple[Any, ...], rows: Counter[State]) -> HostRun:
@@ -89,54 +44,104 @@ _CLOSEST = re.compile(r"DISTINCT ON \(.*?\) ")
 """What in a statement leaves out all but the closest match of a row."""
 
 
-def earlier(
-    store: PostgresStore,
-    lookup: Lookup,
-    environment: Environment,
-    days: int,
-    apart: int,
-    now: datetime,
-    exclude_digest: bytes,
-    within: str,
-) -> list[Earlier]:
-    compared = {"digest": exclude_digest, "within": within, "environment": environment.value}
-    with store.reading() as connection:
-        names = {
-            identity: (name, file)
-            for identity, name, file in connection.execute(sql.COMPARED_BATCHES, compared).fetchall()
-        }
-        if not names:
-            return []
-        near = windows(now.astimezone(zone(store, connection)), days, apart, in_file=bool(within))
-        (with_older,) = connection.execute(sql.HAS_OLDER_DIGESTS).fetchone() or (False,)
-        by_id, by_bill = lookup_keys(lookup, with_older=with_older)
+class PostgresReading:
+    """The part of a ledger that reads rows, payments to payees and earlier payments; see contract.Ledger."""
 
-        def matches(rows: Container[int] | None = None) -> Iterator[Match]:
-            """Yield the closest match of each row, by paymentId last, or all matches of some rows."""
-            for keys, wanted in ((by_bill, sql.EARLIER_BY_BILL), (by_id, sql.EARLIER_BY_PAYMENT_ID)):
-                # In key order, so that the index is scanned in one direction.
-                some = sorted(keys if rows is None else [key for key in keys if key[1] in rows])
-                statement = wanted if rows is None else _CLOSEST.sub("", wanted)
-                for start in range(0, len(some), _KEYS_AT_ONCE):
-                    names_of = ("keys", "rows", "named", "invoiced", "pay_on")
-                    of_keys = map(list, zip(*some[start : start + _KEYS_AT_ONCE], strict=True))
-                    parameters: dict[str, Any] = dict(zip(names_of, of_keys, strict=True))
-                    found = connection.execute(statement, compared | near | parameters, binary=True)
-                    yield from (match for match in starmap(Match, found) if match.same)
+    store: PostgresStore
 
-        return told(store, connection, names, lookup, {match.row: match for match in matches()}, matches)
+    def row_columns(
+        self,
+        batch: str,
+        states: Sequence[State] | None = None,
+        cents: Collection[int] | None = None,
+        due: date | None = None,
+    ) -> Iterator[RowColumns]:
+        number, _ = batch_number(self.store, batch)
+        wanted = [STATE_CODES[state] for state in (State if states is None else states) if state is not State.REJECTED]
+        with self.store.reading() as connection, connection.cursor(name="rows") as found:
+            details = Details(self.store, connection, number)
+            also = {
+                "cents": None if cents is None else list(cents),
+                "due": date.max.toordinal() if due is None else due.toordinal(),
+            }
+            found.execute(sql.ROWS_WITH_ATTEMPTS, {"batch": number, "states": wanted, **also}, binary=True)
+            while some := found.fetchmany(ROWS_AT_ONCE):
+                yield details.columns(list(zip(*some, strict=True)))
 
+    def last_accounts(
+        self, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None = None
+    ) -> dict[bytes, str]:
+        accounts: dict[bytes, str] = {}
+        wanted = [signed(payee) for payee in sorted(set(payees))]
+        with self.store.reading() as connection:
+            of_others = (environment.value, exclude_digest or b"", wanted)
+            latest = dict(connection.execute(sql.LATEST_BATCH_OF_PAYEES, of_others).fetchall())
+            for batch in sorted(set(latest.values())):
+                details = Details(self.store, connection, batch)
+                of_batch = [payee for payee, number in latest.items() if number == batch]
+                for payee, row, chunk in connection.execute(sql.LAST_PAID_IN, (batch, of_batch)).fetchall():
+                    text = json.loads(details.read([row], [chunk])[0])
+                    if text.get("account"):
+                        accounts[unsigned(payee)] = text["account"]
+        return accounts
 
-def payee_facts(
-    store: PostgresStore, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None
-) -> dict[bytes, PayeeFacts]:
-    wanted = sorted({signed(payee) for payee in payees})
-    of_others = (environment.value, exclude_digest or b"")
-    with store.reading() as connection:
-        return summed_up(
-            (unsigned(payee), unsigned(account), rows, cents)
-            for start in range(0, len(wanted), _KEYS_AT_ONCE)
-            for payee, account, rows, cents in connection.execute(
-                sql.PAID_TO, (*of_others, wanted[start : start + _KEYS_AT_ONCE]), binary=True
+    def payee_facts(
+        self, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None = None
+    ) -> dict[bytes, PayeeFacts]:
+        wanted = sorted({signed(payee) for payee in payees})
+        of_others = (environment.value, exclude_digest or b"")
+        with self.store.reading() as connection:
+            return summed_up(
+                (unsigned(payee), unsigned(account), rows, cents)
+                for start in range(0, len(wanted), _KEYS_AT_ONCE)
+                for payee, account, rows, cents in connection.execute(
+                    sql.PAID_TO, (*of_others, wanted[start : start + _KEYS_AT_ONCE]), binary=True
+                )
             )
-        )
+
+    def earlier(
+        self,
+        lookup: Lookup,
+        environment: Environment,
+        *,
+        days: int,
+        apart: int = 1,
+        now: datetime,
+        exclude_digest: bytes | None = None,
+        within: str = "",
+    ) -> list[Earlier]:
+        compared = {"digest": exclude_digest or b"", "within": within, "environment": environment.value}
+        with self.store.reading() as connection:
+            found = connection.execute(sql.COMPARED_BATCHES, compared).fetchall()
+            names = {identity: (name, file) for identity, name, file in found}
+            if not names:
+                return []
+            near = windows(now.astimezone(zone(self.store, connection)), days, apart, in_file=bool(within))
+            (with_older,) = connection.execute(sql.HAS_OLDER_DIGESTS).fetchone() or (False,)
+            by_id, by_bill = lookup_keys(lookup, with_older=with_older)
+
+            def matches(rows: Container[int] | None = None) -> Iterator[Match]:
+                """Yield the closest match of each row, by paymentId last, or all matches of some rows."""
+                for keys, wanted in ((by_bill, sql.EARLIER_BY_BILL), (by_id, sql.EARLIER_BY_PAYMENT_ID)):
+                    # In key order, so that the index is scanned in one direction.
+                    some = sorted(keys if rows is None else [key for key in keys if key[1] in rows])
+                    statement = wanted if rows is None else _CLOSEST.sub("", wanted)
+                    for start in range(0, len(some), _KEYS_AT_ONCE):
+                        names_of = ("keys", "rows", "named", "invoiced", "pay_on")
+                        of_keys = map(list, zip(*some[start : start + _KEYS_AT_ONCE], strict=True))
+                        parameters: dict[str, Any] = dict(zip(names_of, of_keys, strict=True))
+                        found = connection.execute(statement, compared | near | parameters, binary=True)
+                        yield from (match for match in starmap(Match, found) if match.same)
+
+            return told(self.store, connection, names, lookup, {match.row: match for match in matches()}, matches)
+
+    def runs(self, batch: str) -> list[HostRun]:
+        number = batch_number(self.store, batch)[0]
+        with self.store.reading() as connection:
+            rows: dict[int, Counter[State]] = {}
+            for run, state, count in connection.execute(sql.ROWS_BY_RUN, (number,)):
+                rows.setdefault(run, Counter())[STATES[state]] = count
+            return [
+                _host_run(found, rows.get(found[0], Counter()))
+                for found in connection.execute(sql.RUNS_OF_BATCH, (number,)).fetchall()
+            ]

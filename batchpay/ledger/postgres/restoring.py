@@ -4,27 +4,24 @@ A ledger records where it is in force: the server's files and the timeline that 
 (all of which a copy, a dump or a promotion makes anew), and the addresses at which it was accepted, since a copy of the
 server's files differs in nothing else. Found anywhere else, it sends nothing until a named person has accepted it. A
 machine whose witness knows an event that is missing marks the ledger as behind, and every machine stops at its next
-commit: then a person decides as well. Persons also settle rows in doubt, which ask more where several machines send.
+commit: then a person decides as well.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Sequence
 from contextlib import closing, suppress
 from typing import Any
 
-from batchpay.errors import LedgerBehind, LedgerElsewhere, LedgerNotUsable, LedgerOnAnotherMachine, WrongUse
+from batchpay.errors import LedgerBehind, LedgerElsewhere, LedgerNotUsable, LedgerOnAnotherMachine
 from batchpay.ledger.decisions import (
-    IN_DOUBT_SETTLED,
     LEDGER_ACCEPTED,
     doubt,
     kind_of_acceptance,
     lost_by_now,
     require_named,
     require_undamaged,
-    settle,
     window,
 )
 from batchpay.ledger.postgres import statements as sql
@@ -34,10 +31,8 @@ from batchpay.ledger.postgres.fences import fence
 from batchpay.ledger.postgres.moves import PostgresMover
 from batchpay.ledger.postgres.store import Connection, PostgresStore, PostgresTransaction
 from batchpay.ledger.reading import today
-from batchpay.ledger.records import HOW_TO_ACCEPT, RESTORED_REASON, WITNESS_ACCEPTED, Accepted, Decision
-from batchpay.ledger.spill import refuse_unheard_answers
+from batchpay.ledger.records import HOW_TO_ACCEPT, RESTORED_REASON, WITNESS_ACCEPTED, Accepted
 from batchpay.ledger.witness import WitnessRecord
-from batchpay.payment import State
 
 CREATED, JOINED = "created", "joined"
 
@@ -257,23 +252,3 @@ def accept(store: PostgresStore, who: str, why: str, clock: list[LedgerNotUsable
         transaction.event(kind, None, who, why, detail)
         transaction.replaces_witness = True
     return Accepted(marked_in_doubt, window(lost) if lost else None)
-
-
-def resolve(store: PostgresStore, name: str, batch: int, decisions: Sequence[Decision], who: str, why: str) -> int:
-    require_named(IN_DOUBT_SETTLED, who, why)
-    refuse_unheard_answers(store.paths.witness, store.keys, name, decisions)
-    with store.transaction() as transaction:
-        mover = PostgresMover(transaction, batch, "resolved", who, why)
-        _refuse_rows_of_unheard(transaction, batch, [one.row for one in decisions if one.state is State.PENDING])
-        return settle(mover, decisions, who, why)
-
-
-def _refuse_rows_of_unheard(transaction: PostgresTransaction, batch: int, rows: Sequence[int]) -> None:
-    """Refuse to send a row again while a machine whose run was fenced may still send it: it may only be asleep."""
-    found = transaction.one(sql.SENT_BY_UNHEARD, (batch, list(rows)))
-    if found is not None:
-        raise WrongUse(
-            f"row {found[0]} was being sent by {found[1]}, whose run was fenced and has not been heard of since: if it "
-            "resumes, it may still send it. Let it resume, or turn it off for good and confirm it: batchpay resolve "
-            "with --host-is-gone; nothing was changed"
-        )

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from itertools import repeat
 from typing import Any
 
-from batchpay.ledger import decisions
 from batchpay.ledger.columns import (
     BILL_BYTES,
     PAYMENT_ID_BYTES,
@@ -20,19 +19,16 @@ from batchpay.ledger.columns import (
     record_values,
 )
 from batchpay.ledger.contract import RegisteredMeanwhile
-from batchpay.ledger.day_limits import known, require_alone, require_within
-from batchpay.ledger.days import DayCheck, Sums
+from batchpay.ledger.days import NO_CHECK, DayCheck
 from batchpay.ledger.decisions import require_settled
 from batchpay.ledger.event_chain import DIRECTION_CODES, row_id
-from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting, WritingAside, refuse_purged
+from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting, WritingAside
 from batchpay.ledger.payload import pick, sealed_chunks
-from batchpay.ledger.records import NewBatch, SignOff, TotalsDelta
+from batchpay.ledger.records import NewBatch, TotalsDelta
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.audit import check_registrations, registrations_noted
 from batchpay.ledger.sqlite.store import ROWS_A_STATEMENT, SqliteStore, SqliteTransaction, translated
-from batchpay.ledger.states import PENDING, REJECTED, require, require_person
-from batchpay.ledger.stored_facts import lift
-from batchpay.text import write_ranges
+from batchpay.ledger.states import PENDING, REJECTED
 
 _IDENTITIES_MAX = 1_000_000
 """Digests are gathered up to this many, then inserted in sorted order: several times faster than one by one.
@@ -89,6 +85,28 @@ class SqliteChunkWriter:
         self.write_identities()
         if self._has_shared:
             raise RegisteredMeanwhile(MEANWHILE)
+
+    def release(self, payments: PaymentColumns, changes: TotalsDelta) -> PaymentColumns:
+        rejected: dict[int, int] = {}
+        for position, (row, amount) in enumerate(zip(payments.rows, payments.amounts_cents, strict=True)):
+            found = self._transaction.execute(sql.REJECTED_ROW, (row_id(self._batch, row), REJECTED, amount)).fetchone()
+            if found:
+                rejected[position] = found[0]
+        chosen = pick(payments, list(rejected))
+        ids = [row_id(self._batch, row) for row in chosen.rows]
+        chunks = self.add(ids, chosen)
+        pay_on = chosen.pay_on or [None] * len(ids)
+        for index, before in enumerate(rejected.values()):
+            direction = DIRECTION_CODES[chosen.directions[index]]
+            values = direction, chunks[index], chosen.payees[index], chosen.accounts[index], pay_on[index], ids[index]
+            self._transaction.execute(sql.RELEASE_ROW, (PENDING, *values, REJECTED))
+            changes.add(REJECTED, before, -1, -chosen.amounts_cents[index])
+            changes.add(PENDING, direction, 1, chosen.amounts_cents[index])
+        return chosen
+
+    def noted(self) -> dict[str, Any]:
+        # A row that the gateway's accounts kept back once it was pending has its bill already.
+        return registrations_noted(self._transaction, self._transaction.execute(sql.COUNT_BILLS).fetchone()[0])
 
 
 class SqliteRegistering:
@@ -163,94 +181,33 @@ class SqliteRegistering:
         self._transaction.rollback()
 
 
-@contextmanager
-def registering(store: SqliteStore, batch: NewBatch, who: str, day_check: DayCheck) -> Iterator[SqliteRegistering]:
-    """Begin writing a batch; nothing of it is committed unless it was finished."""
-    transaction = store.begin()
-    try:
-        with translated(store.place.ledger):
-            require_settled(transaction)
-            writing = SqliteRegistering(store, transaction, batch, who, day_check)
-    except BaseException:
-        transaction.rollback()
-        raise
-    try:
-        yield writing
-    finally:
-        writing.close()
-
-
-def release(
-    store: SqliteStore,
-    batch: int,
-    payments: Iterable[PaymentColumns],
-    who: str,
-    why: str,
-    registration_count_seen: int,
-    sign_off: SignOff | None,
-    allowed_duplicates: dict[str, Any] | None,
-    day_check: DayCheck,
-    lifts: Sequence[bytes],
-) -> int:
-    """Make rejected rows pending; see contract.Ledger.release."""
-    released: list[int] = []
-    require("released", REJECTED, PENDING)
-    require_person("released", who, why)
-    with store.transaction() as transaction:
-        require_settled(transaction)
-        check_registrations(store, transaction)
-        refuse_purged(transaction, batch)
-        news = _registered_since(transaction, registration_count_seen)
-        writer = SqliteChunkWriter(store, transaction, batch, [one for one in news if one != batch])
-        changes = TotalsDelta()
-        found, adds = known(day_check, transaction, sql), Sums()
-        for columns in payments:
-            chosen = _release_columns(transaction, batch, columns, writer, changes)
-            released += chosen.rows
-            adds.update(day_check.sums(chosen.pay_on, chosen.amounts_cents, chosen.directions, chosen.accounts))
-        require_within(day_check, adds, found)
-        writer.finish()
-        if released:
-            transaction.write_totals(changes, batch)
-            allowed = {"allowed_duplicates": allowed_duplicates} if allowed_duplicates else {}
-            # A row that the gateway's accounts kept back once it was pending has its bill already.
-            noted = registrations_noted(transaction, transaction.execute(sql.COUNT_BILLS).fetchone()[0])
-            noted |= lift(store, transaction, batch, lifts) | require_alone(transaction, day_check, changes)
-            transaction.event("released", batch, who, why, {"pending": write_ranges(released), **allowed, **noted})
-        if sign_off is not None:
-            decisions.use_plan(transaction, batch, who, sign_off, changes.of(PENDING))
-    return len(released)
-
-
 def _registered_since(transaction: SqliteTransaction, seen: int) -> list[int]:
     """Return the batches that others registered, or released rows of, since the ledger had `seen` of both."""
     return [batch for (batch,) in transaction.execute(sql.REGISTERED_SINCE, (seen,))]
 
 
-def _release_columns(
-    transaction: SqliteTransaction,
-    batch: int,
-    payments: PaymentColumns,
-    writer: SqliteChunkWriter,
-    changes: TotalsDelta,
-) -> PaymentColumns:
-    """Release those rows of one set of columns that are rejected and have the same amount."""
-    rejected: dict[int, int] = {}
-    for position, (row, amount) in enumerate(zip(payments.rows, payments.amounts_cents, strict=True)):
-        found = transaction.execute(sql.REJECTED_ROW, (row_id(batch, row), REJECTED, amount)).fetchone()
-        if found:
-            rejected[position] = found[0]
-    chosen = pick(payments, list(rejected))
-    ids = [row_id(batch, row) for row in chosen.rows]
-    chunks = writer.add(ids, chosen)
-    pay_on = chosen.pay_on or [None] * len(ids)
-    for index, before in enumerate(rejected.values()):
-        direction = DIRECTION_CODES[chosen.directions[index]]
-        transaction.execute(
-            sql.RELEASE_ROW,
-            (PENDING, direction, chunks[index], chosen.payees[index], chosen.accounts[index], pay_on[index], ids[index],
-             REJECTED),
-        )  # fmt: skip
-        changes.add(REJECTED, before, -1, -chosen.amounts_cents[index])
-        changes.add(PENDING, direction, 1, chosen.amounts_cents[index])
-    return chosen
+class SqliteWriting:
+    """The part of a ledger that adds rows to be sent; see contract.Ledger."""
+
+    store: SqliteStore
+
+    @contextmanager
+    def register(self, batch: NewBatch, who: str, day_check: DayCheck = NO_CHECK) -> Iterator[SqliteRegistering]:
+        store = self.store
+        transaction = store.begin()
+        try:
+            with translated(store.place.ledger):
+                require_settled(transaction)
+                writing = SqliteRegistering(store, transaction, batch, who, day_check)
+        except BaseException:
+            transaction.rollback()
+            raise
+        try:
+            yield writing
+        finally:
+            writing.close()
+
+    def _release_writer(self, transaction: SqliteTransaction, batch: int, seen: int) -> SqliteChunkWriter:
+        check_registrations(self.store, transaction)
+        news = _registered_since(transaction, seen)
+        return SqliteChunkWriter(self.store, transaction, batch, [one for one in news if one != batch])

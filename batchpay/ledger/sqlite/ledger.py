@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import date, datetime
 from pathlib import Path
@@ -11,67 +11,28 @@ from typing import Any
 from batchpay.errors import BatchHeld, WrongUse
 from batchpay.ledger import machine
 from batchpay.ledger import reading as common
-from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
-from batchpay.ledger.contract import Registering
-from batchpay.ledger.days import NO_CHECK, DayCheck
-from batchpay.ledger.decisions import IN_DOUBT_SETTLED, require_named, settle
 from batchpay.ledger.event_chain import DAY_MS
 from batchpay.ledger.machine import OwnClock, is_synchronized
-from batchpay.ledger.records import Decision, HostRun, NewBatch, PayeeFacts, Purge, RowColumns, SignOff
-from batchpay.ledger.spill import refuse_unheard_answers
-from batchpay.ledger.sqlite import audit, batch_writer, reading, retention
+from batchpay.ledger.records import HostRun, Purge
+from batchpay.ledger.sqlite import audit, retention
 from batchpay.ledger.sqlite.audit import check_batch
 from batchpay.ledger.sqlite.backup import back_up
+from batchpay.ledger.sqlite.batch_writer import SqliteWriting
 from batchpay.ledger.sqlite.moves import SqliteMover
+from batchpay.ledger.sqlite.reading import SqliteReading
 from batchpay.ledger.sqlite.run import SqlitePace, SqliteRun
 from batchpay.ledger.sqlite.store import SqliteStore
 from batchpay.ledger.stored import StoredLedger
-from batchpay.payment import Environment, State
+from batchpay.payment import Environment
 
 
-class SqliteLedger(StoredLedger[SqliteStore, SqliteRun]):
+class SqliteLedger(SqliteReading, SqliteWriting, StoredLedger[SqliteStore, SqliteRun]):
     """The ledger in an SQLite file; see contract.Ledger."""
 
     _new_run = SqliteRun
 
     def __init__(self, store: SqliteStore, opened_after_s: float) -> None:
         super().__init__(store, opened_after_s, store.place.ledger)
-
-    def earlier(
-        self,
-        lookup: Lookup,
-        environment: Environment,
-        *,
-        days: int,
-        apart: int = 1,
-        now: datetime,
-        exclude_digest: bytes | None = None,
-        within: str = "",
-    ) -> list[Earlier]:
-        return reading.earlier(self.store, lookup, environment, days, apart, now, exclude_digest or b"", within)
-
-    def register(
-        self, batch: NewBatch, who: str, day_check: DayCheck = NO_CHECK
-    ) -> AbstractContextManager[Registering]:
-        return batch_writer.registering(self.store, batch, who, day_check)
-
-    def release(
-        self,
-        batch: str,
-        payments: Iterable[PaymentColumns],
-        who: str,
-        why: str,
-        *,
-        registration_count_seen: int,
-        sign_off: SignOff | None = None,
-        allowed_duplicates: dict[str, Any] | None = None,
-        day_check: DayCheck = NO_CHECK,
-        lifts: Sequence[bytes] = (),
-    ) -> int:
-        seen, number = registration_count_seen, self._batch(batch)
-        return batch_writer.release(
-            self.store, number, payments, who, why, seen, sign_off, allowed_duplicates, day_check, lifts
-        )
 
     def lock(self, digest: bytes) -> AbstractContextManager[None]:
         """See contract.Ledger. The kernel releases the lock when its holder dies."""
@@ -106,32 +67,6 @@ class SqliteLedger(StoredLedger[SqliteStore, SqliteRun]):
 
     def shared_pace(self, environment: Environment, origin: str) -> SqlitePace:
         return SqlitePace(self.store, self._locks, environment.value, origin)
-
-    def row_columns(
-        self,
-        batch: str,
-        states: Sequence[State] | None = None,
-        cents: Collection[int] | None = None,
-        due: date | None = None,
-    ) -> Iterator[RowColumns]:
-        return reading.row_columns(self.store, batch, states, cents, due)
-
-    def payee_facts(
-        self, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None = None
-    ) -> dict[bytes, PayeeFacts]:
-        return reading.payee_facts(self.store, payees, environment, exclude_digest)
-
-    def last_accounts(
-        self, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None = None
-    ) -> dict[bytes, str]:
-        return reading.last_accounts(self.store, payees, environment, exclude_digest)
-
-    def resolve(self, batch: str, decisions: Sequence[Decision], who: str, why: str) -> int:
-        number = self._batch(batch)
-        require_named(IN_DOUBT_SETTLED, who, why)
-        refuse_unheard_answers(self.store.place.witness, self.store.keys, batch, decisions)
-        with self.store.transaction() as transaction:
-            return settle(SqliteMover(transaction, number, "resolved", who, why), decisions, who, why)
 
     def _mover(self, transaction: Any, batch: int, event: str, who: str, why: str) -> SqliteMover:
         return SqliteMover(transaction, batch, event, who, why)
