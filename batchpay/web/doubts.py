@@ -285,11 +285,12 @@ def _settle(here: Site, batch: str, chosen: Sequence[RowDecision], signed: _Sign
 def _ask_to_send_again(
     here: Site, batch: str, doubts: Sequence[Doubt], reason: str, person: Person, places: Mapping[int, str]
 ) -> None:
-    """Ask a second person; whoever asked first about an attempt remains the one who asked."""
+    """Ask a second person; whoever asked first about an attempt remains the one who asked, unless switched off."""
     with here.store.write() as db:
         for doubt in doubts:
             db.execute(
-                "UPDATE again SET state = 'lapsed' WHERE batch = ? AND row = ? AND attempt != ? AND state = 'asked'",
+                "UPDATE again SET state = 'lapsed' WHERE batch = ? AND row = ? AND state = 'asked'"
+                " AND (attempt != ? OR who IN (SELECT name FROM user WHERE is_off))",
                 (batch, doubt.row, doubt.attempt),
             )
             db.execute(

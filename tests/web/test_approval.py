@@ -419,3 +419,7 @@ def test_days_are_on_the_page_to_sign_and_with_the_batch(house: House) -> None:
     )
     plain = house.sent(ROWS[0] | {"paymentId": "D", "invoiceNumber": "INV-D"})
     assert "Waiting for their day" not in house.page("lee", f"/files/{plain}/run")
+    with closing(open_ledger(house.site.settings.ledger)) as ledger:
+        assert people.switch_off(house.store, ledger, Actor("root", "host"), "dora") == []
+        (ahead,) = people.switch_off(house.store, ledger, Actor("root", "host"), "daniel")
+    assert f"2 rows scheduled, next on {day:%m/%d/%Y}; if it must not be paid: batchpay cancel " in ahead

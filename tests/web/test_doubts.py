@@ -21,7 +21,7 @@ from batchpay.ledger.open import open_ledger
 from batchpay.outcome import Outcome
 from batchpay.payment import State
 from batchpay.settings import Secret
-from batchpay.web import doubts, runs
+from batchpay.web import doubts, people, runs
 from batchpay.workflows.resolve import RowDecision, Signature, cancel, settle
 from batchpay.workflows.run import RunRequest, resume
 from tests.support.in_process import Caller
@@ -135,6 +135,23 @@ def test_to_send_again_takes_a_second_person(doubtful: tuple[House, str, str]) -
     house.post("daniel", f"/files/{file_id}/resume", password=True)
     house.work()
     assert house.arrived == {"INV-A": 1, "INV-B": 1, "INV-C": 1, "INV-E": 2}
+
+
+def test_a_request_of_somebody_who_was_switched_off_is_none(doubtful: tuple[House, str, str]) -> None:
+    """Nobody agrees to it, and it is in no other person's way: theirs was dropped without a word."""
+    house, _, batch = doubtful
+    house.add("both", "Bo Both", "settle approve")
+    form, second = said(house, 4, "send again") | {"reason": "never came", "password": True}, f"/doubts/{batch}/second"
+    house.post("sam", f"/doubts/{batch}", **form)
+    one = request_for(house, 4)
+    with closing(open_ledger(house.site.settings.ledger)) as ledger:
+        people.switch_off(house.store, ledger, ANN, "sam")
+    assert "requested by Sam Reyes" not in house.page("daniel", "/doubts")
+    house.post("daniel", second, 409, request=one, decision="agree", password=True)
+    house.post("both", f"/doubts/{batch}", **form)
+    assert "requested by Bo Both" in house.page("daniel", "/doubts")
+    house.post("daniel", second, request=request_for(house, 4), decision="agree", password=True)
+    assert len(house.events("resolved")) == 1
 
 
 def test_who_agrees_is_another_person_within_their_limit(doubtful: tuple[House, str, str]) -> None:
