@@ -470,12 +470,13 @@ class _Reading:
             checked.late_failures |= checked.accounts.failures
         if ledger is not None and self._content is not None:
             checked.digest = self._content.digest
-            find = partial(ledger.find_digest, checked.digest, context.environment)
-            checked.known = checked.batch = find()
             (digest,) = ledger.digest("file", [checked.source.file_digest().hex()], 16)
             checked.file_digest = (digest or b"").hex()
-            if checked.known is None and not context.decisions.again:
-                _refuse_read_otherwise(ledger, checked, context.environment)
+            of_file = ledger.find_file(checked.file_digest, context.environment)  # first: a twin may register meanwhile
+            find = partial(ledger.find_digest, checked.digest, context.environment)
+            checked.known = checked.batch = find()
+            if of_file is not None and checked.known is None and not context.decisions.again:
+                _refuse_read_otherwise(checked.source.name, of_file)
             checked.released = context.decisions.release
             if context.decisions.again and checked.known is not None:
                 checked.batch = find(context.decisions.reason)
@@ -567,14 +568,13 @@ class _Reading:
         self.checked.variances = kept[: self._request.max_errors]
 
 
-def _refuse_read_otherwise(ledger: Ledger, checked: FileCheck, environment: Environment) -> None:
-    """Raise FileRefused where an earlier batch read the same bytes as other payments: these would be paid as well."""
-    if (other := ledger.find_file(checked.file_digest, environment)) is not None:
-        raise FileRefused(
-            f"{checked.source.name}: batch {other.batch} of {other.registered_at.astimezone():%m/%d/%Y} is of a file "
-            f"with the same bytes, read as other payments ({row_count(other.total.rows)}, {money(other.total.cents)}): "
-            "with another map, sheet, encoding or other columns. If these are due as well: --again --reason TEXT"
-        )
+def _refuse_read_otherwise(name: str, other: BatchSummary) -> None:
+    """Raise FileRefused: an earlier batch read the same bytes as other payments, and these would be paid as well."""
+    raise FileRefused(
+        f"{name}: batch {other.batch} of {other.registered_at.astimezone():%m/%d/%Y} is of a file with the same bytes, "
+        f"read as other payments ({row_count(other.total.rows)}, {money(other.total.cents)}): with another map, sheet, "
+        "encoding or other columns. If these are due as well: --again --reason TEXT"
+    )
 
 
 def _together(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:

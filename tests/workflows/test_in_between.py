@@ -63,6 +63,26 @@ def before_lock(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callab
 BeforeLock = Callable[[Callable[[], object]], None]
 
 
+@pytest.mark.usefixtures("on_both")
+def test_a_twin_that_registers_during_the_look_up_is_no_other_reading(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several starts at once one was refused, as if the file had been read with another map before."""
+    path = desk.file("may.csv", ONE)
+    with closing(open_ledger(desk.settings.ledger, create_as="ann")) as ledger:
+        kind: Any = type(ledger)
+    find_digest = kind.find_digest
+
+    def and_then_the_twin(*args: Any) -> Any:
+        monkeypatch.setattr(kind, "find_digest", find_digest)
+        found = find_digest(*args)
+        desk.submit(path)
+        return found
+
+    monkeypatch.setattr(kind, "find_digest", and_then_the_twin)
+    assert (desk.submit(path).exit_code, desk.arrived) == (0, {"A-1": 1})
+
+
 @pytest.mark.usefixtures("waiting")
 def test_what_was_let_through_elsewhere_while_a_known_file_is_checked_is_not_sent_as_well(
     desk: Desk, before_lock: BeforeLock
