@@ -15,7 +15,7 @@ import pandera.polars as pa
 import polars as pl
 
 from batchpay.schemas import checks
-from batchpay.schemas.rule import Rule, RuleOptions, columns_of, error, required, rules_of, schema_of
+from batchpay.schemas.rule import Rule, RuleOptions, columns_of, required, rule, rules_of, schema_of
 
 CREATED_NAMES = ("processorA_cc", "processorA_ach", "processorB_ach", "processorC_cc")
 UPDATED_NAMES = ("processorA_cc", "processorA_ach", "processorC_cc")
@@ -80,16 +80,7 @@ def _columns(*, update: bool) -> dict[str, pa.Column]:
                 own[attribute].append(
                     _required_where(attribute, _NAME.is_in(whose), f"an account of processor {processor}")
                 )
-    own["account_id"].append(
-        error(
-            "account_id",
-            "format",
-            "S",
-            "a whole number",
-            "must be a whole number of at most 18 digits, without leading zeros",
-            checks.not_matching(pl.col("account_id"), _WHOLE_NUMBER),
-        )
-    )
+    own["account_id"].append(rule("account_id.format", checks.not_matching(pl.col("account_id"), _WHOLE_NUMBER)))
     return columns_of(ATTRIBUTES, own, _OPTIONS)
 
 
@@ -99,7 +90,7 @@ def check_accounts(accounts: Sequence[Mapping[str, str | None]], *, update: bool
     frame = pl.DataFrame(columns, schema=dict.fromkeys(ATTRIBUTES, pl.String))
     rules = rules_of(account_schema(update=update))
     # Two rules of one attribute never share a code, so their names are distinct.
-    failed = frame.select(rule.failed.alias(rule.name) for rule in rules)
+    failed = frame.select(one.failed.alias(one.name) for one in rules)
     return [
         AccountFailure(row, rule.column, rule.code, rule.message)
         for row in range(len(accounts))
@@ -116,50 +107,26 @@ def wire_node(account: Mapping[str, str | None]) -> dict[str, int | str]:
 
 def _name_choice(names: Sequence[str], *, update: bool) -> Rule:
     more = ", an account of processor B can't be updated through this interface" if update else ""
-    return error(
-        "gateway_name",
-        "choice",
-        "S",
-        ", ".join(f"`{name}`" for name in names),
-        f"must be {' or '.join(names)}{more}",
-        checks.not_one_of(_NAME, names),
-    )
+    values = {"listed": ", ".join(f"`{name}`" for name in names), "names": f"{' or '.join(names)}{more}"}
+    return rule("gateway_name.choice", checks.not_one_of(_NAME, names), values=values)
 
 
-def _choice(attribute: str, values: Sequence[str]) -> Rule:
-    return error(
-        attribute,
-        "choice",
-        "S",
-        " or ".join(f"`{value}`" for value in values),
-        f"must be {' or '.join(values)}",
-        checks.not_one_of(pl.col(attribute), values),
-    )
+def _choice(attribute: str, members: Sequence[str]) -> Rule:
+    values = {"listed": " or ".join(f"`{value}`" for value in members), "values": " or ".join(members)}
+    return rule("account.choice", checks.not_one_of(pl.col(attribute), members), column=attribute, values=values)
 
 
 def _flag(attribute: str) -> Rule:
     return _choice(attribute, ("0", "1"))
 
 
+def _given_where(code: str, attribute: str, fails: pl.Expr, **values: str) -> Rule:
+    return rule(f"account.{code}", fails, column=attribute, values=values, reads=("gateway_name",))
+
+
 def _required_where(attribute: str, where: pl.Expr, whose: str) -> Rule:
-    return error(
-        attribute,
-        "required",
-        "S",
-        f"required for {whose}",
-        f"is missing, {whose} needs it",
-        where & pl.col(attribute).is_null(),
-        reads=("gateway_name",),
-    )
+    return _given_where("required", attribute, where & pl.col(attribute).is_null(), whose=whose)
 
 
 def _unexpected_where(attribute: str, where: pl.Expr, meant: str) -> Rule:
-    return error(
-        attribute,
-        "unexpected",
-        "H",
-        f"is for {meant}",
-        f"is for {meant}, leave it out",
-        where & pl.col(attribute).is_not_null(),
-        reads=("gateway_name",),
-    )
+    return _given_where("unexpected", attribute, where & pl.col(attribute).is_not_null(), meant=meant)

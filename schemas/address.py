@@ -15,12 +15,11 @@ from batchpay.schemas.rule import (
     RuleOptions,
     choice,
     columns_of,
-    error,
     money_format,
     name_rules,
     required,
+    rule,
     schema_of,
-    warning,
 )
 from batchpay.schemas.tables import STATES
 
@@ -37,42 +36,25 @@ def address_rules(node: str) -> dict[str, list[Rule]]:
         f"{node}FirstName": [required(f"{node}FirstName"), *name_rules(f"{node}FirstName")],
         f"{node}LastName": [required(f"{node}LastName"), *name_rules(f"{node}LastName")],
         state: [
-            error(
-                state,
-                "state",
-                "S",
-                "country `US` or `CA`: the two-letter abbreviation of that country's state, district, territory or "
-                "province, country not given: one of either country's",
-                "write the two-letter abbreviation of a state or province of the country, like TX or ON",
+            rule(
+                "state.state",
                 checks.is_not_state(pl.col(state), pl.col(country), STATES),
                 reads=(country,),
                 suggestion=checks.state_in_capitals(pl.col(state), pl.col(country), STATES),
+                column=state,
             )
         ],
         zip_code: [
-            warning(
-                zip_code,
-                "zip",
-                "H",
-                "country `US`: `NNNNN` or `NNNNN-NNNN`, country `CA`: `ANA NAN` (the space optional)",
-                "does not fit the country, write it like 75001 or 75001-1234 (US), K1A 0B1 (CA)",
-                checks.is_not_zip(pl.col(zip_code), pl.col(country)),
-                reads=(country,),
-            )
+            rule("zip.zip", checks.is_not_zip(pl.col(zip_code), pl.col(country)), reads=(country,), column=zip_code)
         ],
-        country: [
-            choice(country, "ISO 3166-1 alpha-2", "write the country's code of two capitals (ISO 3166), like US")
-        ],
+        country: [choice(country)],
         phone: [
-            error(
-                phone,
-                "phone",
-                "S",
-                "one of `1-NNN-NNN-NNNN`, `NNN-NNN-NNNN`, `NNN.NNN.NNNN`, `NNN NNN NNNN`, `(NNN) NNN-NNNN`",
-                "write ten digits like 512-555-0100",
+            rule(
+                "phone.phone",
                 checks.is_not_phone(pl.col(phone)),
                 suggestion=checks.as_phone(pl.col(phone)),
                 form=PHONE,
+                column=phone,
             )
         ],
     }
@@ -97,16 +79,5 @@ def billing_schema(options: RuleOptions) -> pa.DataFrameSchema:
 def billing_columns(options: RuleOptions) -> dict[str, pa.Column]:
     """Columns of the billing node, with its rules."""
     email = pl.col("billingEmail")
-    own = [
-        error(
-            "billingEmail",
-            "email",
-            "S",
-            "a valid address, several separated by `;`, each valid",
-            "write an e-mail address like name@example.com, several with a semicolon and no space between them",
-            checks.is_not_email(email),
-            suggestion=checks.as_emails(email),
-            form=EMAILS,
-        )
-    ]
+    own = [rule("billingEmail.email", checks.is_not_email(email), suggestion=checks.as_emails(email), form=EMAILS)]
     return columns_of(BILLING, address_rules("billing") | {"billingEmail": own}, options)

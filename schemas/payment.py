@@ -17,13 +17,12 @@ from batchpay.schemas.rule import (
     RuleOptions,
     choice,
     columns_of,
-    error,
     money_format,
     placeholder_rules,
     required,
+    rule,
     schema_of,
     truth_choice,
-    warning,
 )
 from batchpay.schemas.tables import NO_DECIMALS
 
@@ -47,14 +46,8 @@ def top_columns(options: RuleOptions) -> dict[str, pa.Column]:
     """Return the columns of the fields outside the nodes, with their rules."""
     own = {
         "gatewayId": _gateway_id(),
-        "transactionType": [
-            required("transactionType"),
-            choice("transactionType", "`DEBIT` or `CREDIT`", "write DEBIT or CREDIT, in capitals"),
-        ],
-        "recurringIndicator": [
-            required("recurringIndicator"),
-            *truth_choice("recurringIndicator", "`TRUE` or `FALSE`", "write TRUE or FALSE, in capitals"),
-        ],
+        "transactionType": [required("transactionType"), choice("transactionType")],
+        "recurringIndicator": [required("recurringIndicator"), *truth_choice("recurringIndicator")],
         "invoiceNumber": placeholder_rules("invoiceNumber"),
         "currencyCode": _currency(),
         "amount": _amount(options),
@@ -67,37 +60,15 @@ def _gateway_id() -> list[Rule]:
     wrong = checks.not_matching(pl.col("gatewayId"), r"^0*[1-9][0-9]*$")
     return [
         required("gatewayId"),
-        error(
-            "gatewayId",
-            "format",
-            "S",
-            "a positive whole number, digits only",
-            "write the gateway's number with digits only, like 17",
-            wrong,
-            form=GATEWAY_ID,
-        ),
+        rule("gatewayId.format", wrong, form=GATEWAY_ID),
     ]
 
 
 def _currency() -> list[Rule]:
     cell = pl.col("currencyCode")
     return [
-        choice(
-            "currencyCode",
-            "an ISO 4217 code, not given = `USD`",
-            "write a currency code of three capitals (ISO 4217), like USD, or leave it empty for USD",
-            form=_US_DOLLARS,
-        ),
-        warning(
-            "currencyCode",
-            "currency",
-            "N",
-            "other than `USD` (ACH moves US dollars)",
-            "ACH moves US dollars only, check whether this payment can be made",
-            cell != "USD",
-            after=("choice",),
-            form=_US_DOLLARS,
-        ),
+        choice("currencyCode", _US_DOLLARS),
+        rule("currencyCode.currency", cell != "USD", after=("choice",), form=_US_DOLLARS),
     ]
 
 
@@ -106,44 +77,18 @@ def _amount(options: RuleOptions) -> list[Rule]:
     other = amount_text.other_currency(cell, code)
     rules = [
         required("amount"),
-        error(
-            "amount",
-            "currency_mark",
-            "H",
-            "a mark, column, header or cell format that names a currency other than currencyCode's",
-            "names another currency than currencyCode, write its code there, or the amount in US dollars here",
+        rule(
+            "amount.currency_mark",
             other.is_not_null(),
             reads=("currencyCode",),
             reason=pl.format(amount_text.OTHER_CURRENCY, other),
             form=AMOUNT,
         ),
         money_format("amount", AMOUNT, pl.when(other.is_null()).then(checks.as_money(cell))),
-        error(
-            "amount",
-            "range",
-            "H",
-            "more than 0.00",
-            "must be more than 0.00",
-            checks.is_zero(cell),
-            after=("format",),
-            form=AMOUNT,
-        ),
-        error(
-            "amount",
-            "range",
-            "N",
-            "at most 99999999.99 (the ACH amount field has ten digits)",
-            "must be at most 99999999.99, an ACH payment can't carry more",
-            checks.has_too_many_digits(cell),
-            after=("format",),
-            form=AMOUNT,
-        ),
-        error(
-            "amount",
-            "currency_decimals",
-            "S",
-            "decimals other than `00` in a currency that has none (JPY, KRW, ...)",
-            "has decimals, and its currency has none, compare it with the bill and write 00 after the point",
+        rule("amount.range:least", checks.is_zero(cell), after=("format",), form=AMOUNT),
+        rule("amount.range:most", checks.has_too_many_digits(cell), after=("format",), form=AMOUNT),
+        rule(
+            "amount.currency_decimals",
             code.is_in(list(NO_DECIMALS)) & ~cell.str.ends_with(".00"),
             after=("format",),
             reads=("currencyCode",),
@@ -153,29 +98,15 @@ def _amount(options: RuleOptions) -> list[Rule]:
     ]
     if options.max_amount_cents is not None:
         whole, rest = divmod(options.max_amount_cents, 100)
-        rules.append(
-            error(
-                "amount",
-                "limit",
-                "H",
-                "above the setting `limits.max_amount` (no default)",
-                "is above the limit for one payment (setting limits.max_amount), check it",
-                checks.is_above(cell, pl.lit(f"{whole}.{rest:02d}")),
-                after=("format",),
-            )
-        )
+        rules.append(rule("amount.limit", checks.is_above(cell, pl.lit(f"{whole}.{rest:02d}")), after=("format",)))
     return rules
 
 
 def _tax_amount() -> list[Rule]:
     return [
         money_format("taxAmount", MONEY),
-        warning(
-            "taxAmount",
-            "range",
-            "H",
-            "more than the amount",
-            "the tax is more than the amount, check both",
+        rule(
+            "taxAmount.range",
             checks.is_above(pl.col("taxAmount"), pl.col("amount")),
             after=("format",),
             reads=("amount",),

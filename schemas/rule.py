@@ -22,7 +22,7 @@ from batchpay.schemas import checks
 from batchpay.schemas.amount_text import problem
 from batchpay.schemas.columns import NAMES_AND_ADDRESSES, PAYMENT_ID
 from batchpay.schemas.forms import IDENTIFIER, NAME, TEXT, Form, closed_list
-from batchpay.schemas.tables import CHOICES
+from batchpay.schemas.tables import CHOICES, RULES
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +67,11 @@ class RuleOptions:
 
 IDENTIFIERS = (PAYMENT_ID, "invoiceNumber")
 """Columns used to find a payment again: two texts in them that look the same must be the same."""
-PLACEHOLDER_MESSAGE = "is what a program writes where it has no value, write the value, or leave the cell empty"
-MONEY_WORDS = "digits, a point, exactly two decimals, no sign, symbol or thousands separator"
-MONEY_MESSAGE = "write digits, a point and two decimals and nothing else, like 1250.00"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rule:
-    """One line of the table of rules."""
+class RuleFacts:
+    """One line of the table of rules, for people and for other programs."""
 
     column: str
     code: str
@@ -86,6 +83,22 @@ class Rule:
     """The rule, for the table."""
     message: str
     """The message for the user: what is wrong and what to do; without a semicolon and without the cell's text."""
+
+    @property
+    def name(self) -> str:
+        """The public name, `column.code`."""
+        return f"{self.column}.{self.code}"
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the row goes to the rejects."""
+        return self.severity == "error"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule(RuleFacts):
+    """A rule of a cell."""
+
     fails: pl.Expr
     """True where the rule is broken, regardless of other rules. Null counts as kept."""
     after: tuple[str, ...] = ()
@@ -112,16 +125,6 @@ class Rule:
     def __deepcopy__(self, _: object) -> Rule:
         """Return the same rule for every copy of a schema: pandera copies whole columns."""
         return self
-
-    @property
-    def name(self) -> str:
-        """The public name, `column.code`."""
-        return f"{self.column}.{self.code}"
-
-    @property
-    def is_error(self) -> bool:
-        """Whether the row goes to the rejects."""
-        return self.severity == "error"
 
     def is_kept_by(self, form: Form) -> bool:
         """Whether a cell in that form, the one of its column, can't break the rule."""
@@ -153,69 +156,65 @@ class Rule:
 _RULE = "rule"
 
 
-def error(column: str, code: str, source: str, words: str, message: str, fails: pl.Expr, **more: object) -> Rule:
-    """Make a rule that rejects the row."""
-    return Rule(column, code, "error", source, words, message, fails, **more)  # type: ignore[arg-type]
+def facts(key: str, column: str | None = None, **values: object) -> RuleFacts:
+    """Return a line of tables/rules.csv: `column.code`, and after a colon which of several is meant.
+
+    `column` is for a line that stands for several columns, `values` for what its texts have in braces.
+    """
+    return RuleFacts(*_line(key, column, values))
 
 
-def warning(column: str, code: str, source: str, words: str, message: str, fails: pl.Expr, **more: object) -> Rule:
-    """Make a rule that is only reported."""
-    return Rule(column, code, "warning", source, words, message, fails, **more)  # type: ignore[arg-type]
+def rule(
+    key: str, fails: pl.Expr, *, column: str | None = None, values: Mapping[str, object] | None = None, **more: object
+) -> Rule:
+    """Make a rule from such a line and what it takes to break it."""
+    return Rule(*_line(key, column, values or {}), fails, **more)  # type: ignore[arg-type]
+
+
+def _line(key: str, column: str | None, values: Mapping[str, object]) -> tuple[str, str, str, str, str, str]:
+    line, (own, _, code) = RULES[key], key.partition(":")[0].partition(".")
+    words, message = (line[part].format(**values) if values else line[part] for part in ("words", "message"))
+    return column or own, code, line["severity"], line["source"], words, message
 
 
 def required(column: str) -> Rule:
     """Make the rule for a cell that every payment must have."""
-    return error(
-        column, "required", "S", "required", "is missing, fill it in", pl.col(column).is_null(), by_any_form=True
-    )
+    return rule("text.required", pl.col(column).is_null(), by_any_form=True, column=column)
 
 
 @cache
-def choice(column: str, words: str, message: str, source: str = "S", form: Form | None = None) -> Rule:
+def choice(column: str, form: Form | None = None, **values: str) -> Rule:
     """Make the rule for a closed list; a value in another letter case is not a member, and the member is suggested.
 
     `form` lists fewer members where some members break the column's other rules.
     """
-    values = CHOICES[column]
-    return error(
-        column,
-        "choice",
-        source,
-        words,
-        message,
-        checks.not_one_of(pl.col(column), values),
-        suggestion=checks.member_in_capitals(pl.col(column), values),
-        form=form or closed_list(values),
-    )
+    of_list, cell = CHOICES[column], pl.col(column)
+    return rule(
+        f"{column}.choice", checks.not_one_of(cell, of_list), values=values,
+        suggestion=checks.member_in_capitals(cell, of_list), form=form or closed_list(of_list),
+    )  # fmt: skip
 
 
-def truth_choice(column: str, words: str, message: str, form: Form | None = None) -> list[Rule]:
+def truth_choice(column: str, form: Form | None = None) -> list[Rule]:
     """Make the same rule for an answer of yes or no; a word of another language or program is told as what it is."""
-    rule = choice(column, words, message, form=form)
+    known = choice(column, form)
     is_word = checks.is_truth_word(pl.col(column), but=CHOICES[column])
-    other = replace(
-        rule,
-        words="a word for true or false in another language, or of another program (`FALSCH`, `VRAI`, `No`)",
-        message=f"is how another language or program writes true or false (like FALSCH), {message}",
-        fails=is_word,
-    )
-    return [replace(rule, fails=rule.fails & ~is_word), other]
+    told = facts("truth.choice", message=known.message)
+    other = replace(known, words=told.words, message=told.message, fails=is_word)
+    return [replace(known, fails=known.fails & ~is_word), other]
 
 
 def money_format(column: str, form: Form, suggestion: pl.Expr | None = None) -> Rule:
     """Make the rule for how an amount of money is written; `suggestion` in place of the usual one."""
     cell = pl.col(column)
-    return error(
-        column,
-        "format",
-        "S",
-        MONEY_WORDS,
-        MONEY_MESSAGE,
+    return rule(
+        "money.format",
         checks.is_not_money(cell),
         after=("currency_mark",),
         suggestion=checks.as_money(cell) if suggestion is None else suggestion,
         reason=problem(cell),
         form=form,
+        column=column,
     )
 
 
@@ -225,42 +224,33 @@ def text_rules(column: str) -> list[Rule]:
     cell = pl.col(column)
     # An account number must not appear in a suggestion, which is printed and logged.
     trimmed = None if column == "achAccountNumber" else checks.trimmed(cell)
-    words, failed = "control characters, NUL, U+FFFD, bidirectional overrides", checks.has_forbidden_characters(cell)
+    key, failed = "text.characters", checks.has_forbidden_characters(cell)
     if column in IDENTIFIERS:
-        words = "every invisible or format character (Unicode Cf, default-ignorable), no-break spaces and hyphens"
-        failed = checks.has_unseen_characters(cell)
+        key, failed = "identifier.characters", checks.has_unseen_characters(cell)
     return [
-        error(
-            column,
-            "characters",
-            "H",
-            words,
-            "contains characters that can't be shown, retype it instead of pasting it",
+        rule(
+            key,
             failed,
             form=IDENTIFIER if column in IDENTIFIERS else None,
             by_any_form=column not in IDENTIFIERS,
             is_for_every_text=True,
+            column=column,
         ),
-        error(
-            column,
-            "whitespace",
-            "H",
-            "white space at either end",
-            "begins or ends with white space, remove it",
+        rule(
+            "text.whitespace",
             checks.has_outer_whitespace(cell),
             suggestion=trimmed,
             by_any_form=True,
             is_for_every_text=True,
+            column=column,
         ),
-        error(
-            column,
-            "length",
-            "H",
-            f"over {checks.TEXT_CHARACTERS_MAX} characters",
-            f"is longer than {checks.TEXT_CHARACTERS_MAX} characters, shorten it",
+        rule(
+            "text.length",
             checks.is_too_long(cell),
+            values={"most": checks.TEXT_CHARACTERS_MAX},
             by_any_form=True,
             is_for_every_text=True,
+            column=column,
         ),
     ]
 
@@ -268,15 +258,7 @@ def text_rules(column: str) -> list[Rule]:
 @cache
 def name_rules(column: str) -> list[Rule]:
     """Make the rules for a name or an address: it may be copied from elsewhere, decoded twice, or no value at all."""
-    copied = warning(
-        column,
-        "characters",
-        "H",
-        "a no-break space, a zero-width character, or text that looks decoded twice (`RenÃ©e`)",
-        "contains a character that can't be seen, or was garbled on its way (like RenÃ©e), retype it",
-        checks.has_copied_characters(pl.col(column)),
-        form=NAME,
-    )
+    copied = rule("name.characters", checks.has_copied_characters(pl.col(column)), form=NAME, column=column)
     return [copied, *placeholder_rules(column)]
 
 
@@ -289,27 +271,14 @@ def placeholder_rules(column: str) -> list[Rule]:
     cell, form = pl.col(column), IDENTIFIER if column in IDENTIFIERS else NAME
     others = tuple(name for name in (*IDENTIFIERS, *NAMES_AND_ADDRESSES) if name != column)
     return [
-        error(
-            column,
-            "placeholder",
-            "H",
-            r"a spreadsheet's or database's remnant (`#N/A`, `#REF!`, `#NAME?`, `Loading...`, `\N`, `<null>`), a null "
-            "word (`nan`, `NULL`, `None`, `N/A`) where two of these cells of a row, or payees of two accounts, do",
-            PLACEHOLDER_MESSAGE,
+        rule(
+            "text.placeholder",
             checks.is_remnant(cell) | (checks.is_null_word(cell) & (_null_words() > 1)),
             form=form,
             reads=others,
+            column=column,
         ),
-        warning(
-            column,
-            "placeholder",
-            "H",
-            "one null word alone (people are called Null)",
-            "is a word that programs write where they have nothing, make sure that it is meant",
-            checks.is_null_word(cell),
-            after=("placeholder",),
-            form=form,
-        ),
+        rule("text.placeholder:alone", checks.is_null_word(cell), after=("placeholder",), form=form, column=column),
     ]
 
 

@@ -21,7 +21,7 @@ from batchpay.text import row_count
 from batchpay.workflows.requests import CheckOptions, file_request
 
 if TYPE_CHECKING:
-    from batchpay.schemas.catalogue import RuleFacts
+    from batchpay.schemas.rule import RuleFacts
     from batchpay.workflows.rules import RuleLine
 
 

@@ -26,7 +26,6 @@ from batchpay.schemas.catalogue import (
     ROW_STATUS,
     ROW_SUM,
     ROW_TOTAL,
-    RuleFacts,
     typed_cell_message,
 )
 from batchpay.schemas.checks import one_of
@@ -47,7 +46,7 @@ from batchpay.schemas.columns import (
     WARN,
 )  # fmt: skip
 from batchpay.schemas.forms import Form
-from batchpay.schemas.rule import Rule, RuleOptions, form_of, rules_of
+from batchpay.schemas.rule import Rule, RuleFacts, RuleOptions, form_of, rules_of
 
 ROW_RULES = {
     RAGGED: ROW_RAGGED, QUOTATION: ROW_QUOTATION, NO_PAYMENT: ROW_NO_PAYMENT, STRAY: ROW_RAGGED, STATUS: ROW_STATUS,

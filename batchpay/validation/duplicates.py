@@ -29,12 +29,11 @@ from batchpay.schemas.catalogue import (
     ROW_SAME_AMOUNT,
     ROW_SAME_INVOICE,
     ROW_SAME_PAYMENT,
-    RuleFacts,
 )
 from batchpay.schemas.checks import as_date, is_not_date_format
 from batchpay.schemas.columns import PAY_ON
 from batchpay.schemas.identity import BILL, compared
-from batchpay.schemas.rule import PLACEHOLDER_MESSAGE, RuleOptions
+from batchpay.schemas.rule import RuleFacts, RuleOptions, facts
 from batchpay.validation.compiled_rules import Findings, Violation, row_violation
 
 _DIGESTS = ("digest_0", "digest_1")
@@ -334,8 +333,8 @@ class NullWords:
     def late(self) -> Iterator[InFile]:
         """Yield the failures, by column, where more than one account is paid."""
         for column, rows in self._rows.items() if len(self._accounts) > 1 else ():
-            facts = RuleFacts(column, "placeholder", "error", "H", "", PLACEHOLDER_MESSAGE)
-            yield InFile(facts, pl.concat(rows).to_frame("_row"), pl.lit(PLACEHOLDER_MESSAGE))
+            rule = facts("text.placeholder", column)
+            yield InFile(rule, pl.concat(rows).to_frame("_row"), pl.lit(rule.message))
 
 
 class LateRows:

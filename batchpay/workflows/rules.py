@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from batchpay.schemas import catalogue
-from batchpay.schemas.catalogue import RuleFacts
 from batchpay.schemas.columns import MAP_FAULT
-from batchpay.schemas.rule import IDENTIFIERS
+from batchpay.schemas.rule import IDENTIFIERS, RuleFacts
 
 _EVERY_TEXT = ("characters", "whitespace", "length")
 _SINGLE = {"leading_zero": "{}", "numeric_account": "{}", MAP_FAULT: "a mapped cell"}

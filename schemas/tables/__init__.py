@@ -13,6 +13,8 @@ The words of other programs (headers.csv, words.csv) are read by schemas/words.p
   their own in ISO 3166-1.
 - sec_codes.csv: standard entry class codes (Nacha Operating Rules, Appendix Three): which direction is allowed, whose
   account it is meant for (blank: either), whether the entry converts a paper check and so carries its number.
+- rules.csv: the words and messages of rules, by `column.code`; a line for several columns has another word before the
+  point, and a colon tells lines of one code apart. What is in braces is filled in (schemas/rule.py).
 - return_codes.csv: codes of returns and of notifications of change (returns/codes.py says what its columns mean).
 """
 
@@ -29,6 +31,7 @@ def rows_of(name: str) -> Iterator[dict[str, str]]:
     return csv.DictReader(text.splitlines())
 
 
+RULES = {row["rule"]: row for row in rows_of("rules.csv")}
 COUNTRY_NAMES = {row["code"]: row["name"] for row in rows_of("countries.csv")}
 COUNTRIES = tuple(COUNTRY_NAMES)
 _CURRENCIES = tuple(rows_of("currencies.csv"))

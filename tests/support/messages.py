@@ -7,6 +7,7 @@ messages, notes and log lines. For one person's edit of the whole, from the firs
 from __future__ import annotations
 
 import ast
+import csv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -35,6 +36,13 @@ def messages() -> Iterator[Message]:
         for path in sorted((ROOT / folder).rglob("*.py")):
             if not any(parent.is_symlink() for parent in path.parents):
                 yield from _of_file(path)
+    table = ROOT / "schemas/tables/rules.csv"
+    with table.open(encoding="utf-8", newline="") as file:
+        lines = csv.DictReader(file)
+        for line in lines:
+            yield from (
+                Message("schemas/tables/rules.csv", lines.line_num, line[part]) for part in ("words", "message")
+            )
 
 
 def _of_file(path: Path) -> Iterator[Message]:

@@ -164,15 +164,16 @@ def test_rules_as_markdown_and_text_name_every_code() -> None:
     """The table for people has a line for each column's own rule, and one for each rule of every text."""
     table = CliRunner().invoke(cli, ["rules", "--markdown"]).stdout.splitlines()
     assert table[0] == "| Column | Rule | Code | Severity | Source |"
+    rules = catalogue.rules()
     every_text = [
         fact
-        for fact in catalogue.rules()
+        for fact in rules
         if fact.code in ("characters", "whitespace", "length")
         and (fact.source, fact.severity) == ("H", "error")
         and (fact.code, fact.column) not in (("characters", "paymentId"), ("characters", "invoiceNumber"))
     ]
-    shared = [*every_text, *(fact for fact in catalogue.rules() if fact.code == "placeholder")]
-    own = [fact for fact in catalogue.rules() if fact not in shared and fact.column != "row"]
+    shared = [*every_text, *(fact for fact in rules if fact.code == "placeholder")]
+    own = [fact for fact in rules if fact not in shared and fact.column != "row"]
     assert [line for line in table if line.startswith(tuple(f"| {column} " for column in COLUMNS))][:-2] == [
         f"| {fact.column} | {fact.words} | {fact.code} | {fact.severity} | {fact.source} |" for fact in own
     ]

@@ -16,9 +16,9 @@ import pytest
 from batchpay.errors import SettingsNotUsable
 from batchpay.intake.source import open_source
 from batchpay.payment import Totals
-from batchpay.schemas.catalogue import RuleFacts, suggesting_rules
+from batchpay.schemas.catalogue import suggesting_rules
 from batchpay.schemas.columns import BARE_ROW, COLUMNS
-from batchpay.schemas.rule import RuleOptions
+from batchpay.schemas.rule import RuleFacts, RuleOptions
 from batchpay.validation import duplicates
 from batchpay.validation.check import RowCheck, all_rows, valid_rows
 from batchpay.validation.compiled_rules import Findings, Proof, RuleBook, row_violation
