@@ -64,6 +64,7 @@ ONLY_IN: dict[str, set[str]] = {
     "httptools": {"gateway"},
     "tenacity": {"sending", "gateway"},
     "pandera": {"schemas", "validation"},
+    "segno": {"web"},
     "sqlite3": {"ledger", "sandbox", "web", "cli"},  # cli: its version
     "flask": {"sandbox", "web"},
     "waitress": {"sandbox", "web"},

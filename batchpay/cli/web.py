@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -27,12 +28,11 @@ from batchpay.cli.demo import empty_folder, running_sandbox, sample_file
 from batchpay.cli.options import Cents
 from batchpay.cli.process import actor
 from batchpay.settings import load_settings
-from batchpay.text import amount, printable
+from batchpay.text import amount, instant, printable
 
 if TYPE_CHECKING:
     from batchpay.ledger.contract import Ledger
     from batchpay.settings import Settings
-    from batchpay.web.people import NewSecrets
     from batchpay.web.spool import WebStore
 
 _ROLES = ("prepare", "approve", "settle", "look")
@@ -69,7 +69,7 @@ def web(
     """Serve the web page for finance people: upload a file, see each mistake in its cell, approve, send, settle.
 
     It listens only on this machine unless it is behind something that speaks TLS. People sign in with a name and a
-    password; those who approve or settle also need an authenticator. Add them with batchpay web user add.
+    password; those who approve or settle also need an authenticator. Invite them with batchpay web user add.
 
     Example: batchpay web --listen 127.0.0.1:8790
     """
@@ -109,7 +109,7 @@ def user() -> None:
     """
 
 
-@user.command(short_help="Add a person.")
+@user.command(short_help="Add a person, and print a link to enroll by.")
 @click.argument("name")
 @click.option(
     "--role",
@@ -136,8 +136,9 @@ def add(
     with_code: bool | None,
     home: Path | None,
 ) -> int:
-    """Add a person, and print the password and the authenticator secret once: nobody can read them again.
+    """Add a person, and print a link that works once, for 24 hours: with it they choose a password.
 
+    Whoever has the link can enroll: approve and settle count once another person has confirmed it on the page.
     prepare uploads, checks and requests approval; approve approves what others prepared; settle decides on payments in
     doubt and cancels waiting ones; look sees everything except full account numbers. Nobody approves what they uploaded
     or requested, whatever their roles.
@@ -147,8 +148,8 @@ def add(
     from batchpay.web import people
 
     with _opened(context, home) as (store, ledger):
-        made = people.add(store, ledger, actor(), name, shown or name, roles, limit, with_code=with_code)
-    return _hand_over(context, name, made)
+        token = people.add(store, ledger, actor(), name, shown or name, roles, limit, with_code=with_code)
+        return _hand_over(context, name, store, token)
 
 
 @user.command("list", short_help="List the people.")
@@ -173,7 +174,13 @@ def list_people(context: Context, /, home: Path | None) -> int:
             ", ".join(one["roles"]),
             amount(one["limit"]),
             "yes" if one["code"] else "no",
-            "off" if one["off"] else "on",
+            "off"
+            if one["off"]
+            else "invited"
+            if not one["enrolled"]
+            else "on"
+            if one["confirmed"] or not {"approve", "settle"} & set(one["roles"])
+            else "to be confirmed",
         ]
         for one in found
     ]
@@ -219,7 +226,7 @@ def set_person(
 ) -> int:
     """Change what is named, and leave the rest as it is, effective immediately.
 
-    Who may approve or settle from now on, and has no authenticator, gets one and a new password.
+    Who may approve or settle from now on, and has no authenticator, gets a link to enroll anew.
 
     Example: batchpay web user set maria --role prepare --role look
     """
@@ -228,28 +235,28 @@ def set_person(
     if not roles and shown is None and limit is None:
         raise click.UsageError("name what is to be changed")
     with _opened(context, home) as (store, ledger):
-        made = people.change(store, ledger, actor(), name, roles, limit, shown)
-    if made is not None:
-        return _hand_over(context, name, made)
+        token = people.change(store, ledger, actor(), name, roles, limit, shown)
+        if token is not None:
+            return _hand_over(context, name, store, token)
     output.tell(context, {"name": name, "exit_code": 0}, f"changed  {printable(name)}")
     return 0
 
 
-@user.command(short_help="Give a person a new password and authenticator.")
+@user.command(short_help="Give a person a new link to enroll by.")
 @click.argument("name")
 @click.option("--on", is_flag=True, help="Also let in again a person who was switched off.")
 @_home
 @click.pass_obj
 def reset(context: Context, /, name: str, on: bool, home: Path | None) -> int:
-    """Give a person a new password and, if they had one, a new authenticator; all their sessions end.
+    """End a person's password, authenticator and sessions, and print a new link: with it they enroll anew.
 
     Example: batchpay web user reset maria
     """
     from batchpay.web import people
 
     with _opened(context, home) as (store, ledger):
-        made = people.reset(store, ledger, actor(), name, on=on)
-    return _hand_over(context, name, made)
+        token = people.reset(store, ledger, actor(), name, on=on)
+        return _hand_over(context, name, store, token)
 
 
 def _opened(context: Context, home: Path | None) -> AbstractContextManager[tuple[WebStore, Ledger]]:
@@ -260,22 +267,16 @@ def _opened(context: Context, home: Path | None) -> AbstractContextManager[tuple
     return opened(context.settings, chosen, actor())
 
 
-def _hand_over(context: Context, name: str, made: NewSecrets) -> int:
-    from batchpay.web import people
+def _hand_over(context: Context, name: str, store: WebStore, token: str) -> int:
+    from batchpay.web.enrollment import LINK_S
 
-    secret = made.code_secret
-    if context.json:
-        told: dict[str, Any] = {"name": name, "password": made.password, "exit_code": 0}
-        told["code_secret"] = None if secret is None else people.secret_shown(secret)
-        told["code_address"] = None if secret is None else people.secret_address(secret, name)
-        output.print_json(context, told)
-        return 0
-    click.echo(f"name     {printable(name)}")
-    click.echo(f"password {made.password}")
-    if secret is not None:
-        click.echo(f"code     {people.secret_shown(secret)}")
-        click.echo(f"         {people.secret_address(secret, name)}")
-    click.echo("Hand these over in person: they are shown only once.")
+    address = store.address()
+    link, ends = f"{address}enroll#{token}", datetime.fromtimestamp(store.clock() + LINK_S, UTC)
+    told = f"name     {printable(name)}\nlink     {link}\nGive it to this person alone: it works once, until "
+    told += f"{ends:%m/%d/%Y %H:%M} UTC."
+    if not address:
+        told += " The page was never started here: put its address before it."
+    output.tell(context, {"name": name, "link": link, "until": instant(ends), "exit_code": 0}, told)
     return 0
 
 
@@ -337,14 +338,20 @@ def _settings(origin: str) -> Settings:
 
 
 def _add_people(settings: Settings) -> dict[str, str]:
-    """Add the three people, without authenticators: only this machine reaches the page."""
-    from batchpay.web import people
+    """Add the three people, enrolled and without authenticators: only this machine reaches the page."""
+    from batchpay.web import enrollment, people
 
+    passwords: dict[str, str] = {}
+    known: dict[str, people.Person] = {}
     with people.opened(settings, FOLDER / "page", actor()) as (store, ledger):
-        return {
-            name: people.add(store, ledger, actor(), name, shown, roles, None, with_code=False).password
-            for name, shown, roles, _ in _PEOPLE
-        }
+        for name, shown, roles, _ in _PEOPLE:
+            token = people.add(store, ledger, actor(), name, shown, roles, None, with_code=False)
+            passwords[name] = f"{name}-{secrets.token_hex(4)}"
+            found = enrollment.enroll(store, ledger, token, passwords[name])
+            known[name] = people.person_of(found, "password", "")
+            for other in list(known.values())[-2:-1]:
+                enrollment.confirm(store, ledger, other, name, found["enrolled_at"])
+    return passwords
 
 
 def _check(payments: Path, rejects: Path) -> subprocess.Popen[bytes]:

@@ -20,7 +20,7 @@ from werkzeug.exceptions import HTTPException
 
 from batchpay.errors import BatchpayError, place_of
 from batchpay.operations.logs import log
-from batchpay.web import approval, checked, doubts, files, history, reconcile, returns, runs, sign_in, words
+from batchpay.web import approval, checked, doubts, enrollment, files, history, reconcile, returns, runs, sign_in, words
 from batchpay.web.people import Person
 from batchpay.web.site import EXTENSION, Site, site
 from batchpay.web.spool import PIECE_BYTES
@@ -29,7 +29,8 @@ _STATIC = Path(__file__).parent / "static"
 FORM_BYTES_MAX = 8 << 20
 """The largest file that can be uploaded by a plain form."""
 BLUEPRINTS = tuple(
-    part.blueprint for part in (sign_in, files, checked, approval, runs, doubts, reconcile, returns, history)
+    part.blueprint
+    for part in (sign_in, enrollment, files, checked, approval, runs, doubts, reconcile, returns, history)
 )
 
 _SAID = {
@@ -143,6 +144,7 @@ def _shared_context() -> dict[str, Any]:
     return {
         "menu": lambda: _menu(here, person) if person else [],  # a fragment has none
         "me": person,
+        "to_confirm": lambda: len(enrollment.to_confirm(here, person)) if person else 0,
         "gateway": here.gateway_host,
         "is_live": here.environment == "live",
         "page_asks_for_codes": here.asks_for_codes,

@@ -1,12 +1,14 @@
 """Who may sign in, and what they may do. The command line alone adds and changes people; each change is in the ledger.
 
-A role never overrides identity: whoever uploaded, asked or approved must be a different person from the next approver.
-Codes of an authenticator (RFC 6238) are six digits that change every half minute, and count once.
+It gives out links alone (enrollment.py): nobody but the person knows password and authenticator. A role never overrides
+identity: whoever uploaded, asked or approved must be a different person from the next approver. Codes of an
+authenticator (RFC 6238) are six digits that change every half minute, and count once.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import hmac
 import json
 import re
@@ -42,14 +44,14 @@ ROLES = {
 }
 """What a person of each role may do. Nobody edits people on the page."""
 PROVES = ("approve", "settle")
-"""Roles that act on money, and so have an authenticator."""
+"""Roles that act on money, and so have an authenticator, and count once another person confirmed who enrolled."""
 _NAME = re.compile(r"[a-z][a-z0-9._@-]{0,63}")
 _HASH = "scrypt:32768:8:3"
 STEP_S = 30
 _DIGITS = 6
 _SECRET_BYTES = 20
-_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
-_TOTP_PLACE = "web user {} code"
+_TOKEN_BYTES = 32
+TOTP_PLACE = "web user {} code"
 _scrypt = Lock()
 """One password at a time: a hash takes 32 MiB and half a second, and eight at once would overload the machine."""
 
@@ -69,6 +71,8 @@ class Person:
     """How we know who they are: `password`, `password and code`, or the proxy's name for it."""
     address: str = ""
     """Where their requests come from."""
+    waits: bool = False
+    """Whether roles that act on money don't count yet: no other person has confirmed that it was they who enrolled."""
 
     def may(self, role: str) -> bool:
         """Return whether they have a role."""
@@ -82,14 +86,6 @@ class Person:
     def actor(self) -> Actor:
         """Return them as the actor that the ledger records."""
         return Actor(self.name, self.address or "page", f"{ON_THE_WEB}, {self.how}")
-
-
-@dataclass(frozen=True, slots=True)
-class NewSecrets:
-    """What a person is given once: nobody can read it again."""
-
-    password: str
-    code_secret: bytes | None
 
 
 @contextmanager
@@ -113,40 +109,30 @@ def add(
     limit_cents: int | None,
     *,
     with_code: bool | None = None,
-) -> NewSecrets:
-    """Add a person; raises WrongUse if there is one of that name, or the name or a role is invalid."""
+) -> str:
+    """Add a person; returns the token of their link. Raises WrongUse if name or roles are not to be."""
     held = sorted(set(roles), key=list(ROLES).index)
     if not _NAME.fullmatch(name):
         raise WrongUse("a name consists of lowercase letters, digits and . _ - @, and begins with a letter")
     if not held:
         raise WrongUse(f"a person needs at least one role: --role {', --role '.join(ROLES)}")
     wants_code = with_code if with_code is not None else any(role in held for role in PROVES)
-    made = NewSecrets(_new_password(), new_secret() if wants_code else None)
     with store.write() as db:
         for (known,) in db.execute("SELECT name FROM user"):
             if _letters(known) == _letters(name):  # people, and approvals, take them for one person
-                raise WrongUse(
-                    f"there is already a person {known}: batchpay web user reset {known} sets a new password"
-                )
+                raise WrongUse(f"there is already a person {known}: batchpay web user reset {known} makes a new link")
         db.execute(
-            "INSERT INTO user (name, shown, hash, roles, limit_cents, totp, made_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (
-                name,
-                printable(shown or name),
-                generate_password_hash(made.password, _HASH),
-                " ".join(held),
-                limit_cents,
-                _sealed(ledger, name, made.code_secret),
-                store.clock(),
-            ),
+            "INSERT INTO user (name, shown, hash, roles, limit_cents, made_at) VALUES (?, ?, '', ?, ?, ?)",
+            (name, printable(shown or name), " ".join(held), limit_cents, store.clock()),
         )
+        token = _invite(store, db, name, with_code=wants_code)
         limited = f", approves up to {money(limit_cents)}" if limit_cents is not None else ""
         ledger.note_person(str(by), f"added {name}: {', '.join(held)}{limited}", name)
-    return made
+    return token
 
 
-def reset(store: WebStore, ledger: Ledger, by: Actor, name: str, *, on: bool = False) -> NewSecrets:
-    """Give a person a new password and, if they had one, a new authenticator; ends their sessions.
+def reset(store: WebStore, ledger: Ledger, by: Actor, name: str, *, on: bool = False) -> str:
+    """End a person's password, authenticator and sessions; returns the token of a new link, by which they enroll anew.
 
     Raises WrongUse for someone who is switched off, unless they are to be `on` again.
     """
@@ -154,25 +140,42 @@ def reset(store: WebStore, ledger: Ledger, by: Actor, name: str, *, on: bool = F
     if found["is_off"] and not on:
         raise WrongUse(f"{name} is switched off; to let them in again: batchpay web user reset {name} --on")
     with store.write() as db:
-        made = _renew(db, ledger, name, with_code=found["totp"] is not None)
+        proves = any(role in PROVES for role in found["roles"].split())
+        pending = db.execute("SELECT 1 FROM invitation WHERE person = ? AND with_code", (name,)).fetchone()
+        token = _invite(store, db, name, with_code=proves or found["totp"] is not None or pending is not None)
         db.execute("UPDATE user SET is_off = 0 WHERE name = ?", (name,))
-        what = f"gave {name} a new password{' and authenticator' if made.code_secret else ''}"
-        ledger.note_person(str(by), what + (", and switched them on" if found["is_off"] else ""), name)
-    return made
+        switched = ", and switched them on" if found["is_off"] else ""
+        ledger.note_person(str(by), f"gave {name} a new link to enroll by{switched}", name)
+    return token
 
 
-def _renew(db: Connection, ledger: Ledger, name: str, *, with_code: bool) -> NewSecrets:
-    made = NewSecrets(_new_password(), new_secret() if with_code else None)
+def _invite(store: WebStore, db: Connection, name: str, *, with_code: bool) -> str:
+    """End all by which a person signs in, and make a link; return its token."""
     db.execute(
-        "UPDATE user SET hash = ?, totp = ?, totp_used = 0 WHERE name = ?",
-        (generate_password_hash(made.password, _HASH), _sealed(ledger, name, made.code_secret), name),
+        "UPDATE user SET hash = '', totp = NULL, totp_used = 0, enrolled_at = NULL, confirmed_by = NULL WHERE name = ?",
+        (name,),
     )
     db.execute("DELETE FROM session WHERE person = ?", (name,))
     db.execute(
         "DELETE FROM failure WHERE who IN (?, ?) OR who >= ? AND who < ?",
         (f"of {name}", f"proof {name}", f"name {name}|", f"name {name}}}"),
     )
-    return made
+    return new_link(store, db, name, None, with_code=with_code)
+
+
+def new_link(store: WebStore, db: Connection, name: str, confirmed_by: str | None, *, with_code: bool) -> str:
+    """Make the one link by which a person may enroll; return its token, which is kept nowhere."""
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    db.execute(
+        "INSERT OR REPLACE INTO invitation (person, mark, made_at, with_code, confirmed_by) VALUES (?, ?, ?, ?, ?)",
+        (name, mark_of(token), store.clock(), with_code, confirmed_by),
+    )
+    return token
+
+
+def mark_of(token: str) -> bytes:
+    """Return what is kept of a session's or a link's token: its SHA-256."""
+    return hashlib.sha256(token.encode("utf-8", "replace")).digest()
 
 
 def change(
@@ -183,8 +186,8 @@ def change(
     roles: Iterable[str],
     limit_cents: int | None,
     shown: str | None,
-) -> NewSecrets | None:
-    """Change a person's roles, limit or shown name, as far as given; return new secrets if a role takes them."""
+) -> str | None:
+    """Change a person's roles, limit or shown name, as far as given; return a link's token if a role takes a code."""
     found = _found(store, name)
     held = sorted(set(roles), key=list(ROLES).index) or found["roles"].split()
     limit_cents = found["limit_cents"] if limit_cents is None else limit_cents
@@ -192,14 +195,14 @@ def change(
     proves = found["totp"] is None and any(role in PROVES and role not in found["roles"].split() for role in held)
     limited = f", approves up to {money(limit_cents)}" if limit_cents is not None else ""
     with store.write() as db:
-        made = _renew(db, ledger, name, with_code=True) if proves else None
+        token = _invite(store, db, name, with_code=True) if proves else None
         db.execute(
             "UPDATE user SET roles = ?, limit_cents = ?, shown = ? WHERE name = ?",
             (" ".join(held), limit_cents, new, name),
         )
         what = f"changed {name} ({new}): {', '.join(held)}{limited}"
         ledger.note_person(str(by), what, name, is_off=bool(found["is_off"]))
-    return made
+    return token
 
 
 def switch_off(store: WebStore, ledger: Ledger, by: Actor, name: str) -> list[str]:
@@ -211,6 +214,7 @@ def switch_off(store: WebStore, ledger: Ledger, by: Actor, name: str) -> list[st
     with store.write() as db:
         db.execute("UPDATE user SET is_off = 1 WHERE name = ?", (name,))
         db.execute("DELETE FROM session WHERE person = ?", (name,))
+        db.execute("DELETE FROM invitation WHERE person = ?", (name,))
         ledger.note_person(str(by), f"switched off {name}", name, is_off=True)
     return [
         f"{name} approved batch {batch.batch} of {batch.file}, {batch.scheduled_told}; if it must not be paid: "
@@ -235,6 +239,8 @@ def everybody(store: WebStore) -> list[dict[str, Any]]:
             "limit": None if found["limit_cents"] is None else format_cents(found["limit_cents"]),
             "code": found["totp"] is not None,
             "off": bool(found["is_off"]),
+            "enrolled": found["enrolled_at"] is not None,
+            "confirmed": found["confirmed_by"] is not None,
         }
         for found in store.all("SELECT * FROM user ORDER BY name")
     ]
@@ -242,14 +248,15 @@ def everybody(store: WebStore) -> list[dict[str, Any]]:
 
 def password_is(found: Row | None, password: str) -> bool:
     """Compare a password; if there is no such person it takes just as long."""
+    known = found["hash"] if found is not None else ""
     with _scrypt:
-        is_right = check_password_hash(_nobody() if found is None else found["hash"], password)
+        is_right = check_password_hash(known or _nobody(), password)
     return is_right and found is not None and not found["is_off"]
 
 
 def take_code(store: WebStore, ledger: Ledger, found: Row, code: str) -> bool:
     """Use a code up: it counts once, whichever request is faster."""
-    secret = ledger.unseal(found["totp"], _TOTP_PLACE.format(found["name"]))
+    secret = ledger.unseal(found["totp"], TOTP_PLACE.format(found["name"]))
     with store.write() as db:
         (used,) = db.execute("SELECT totp_used FROM user WHERE name = ?", (found["name"],)).fetchone()
         step = step_of(secret, code, store.clock(), used)
@@ -260,8 +267,10 @@ def take_code(store: WebStore, ledger: Ledger, found: Row, code: str) -> bool:
 
 def person_of(found: Row, how: str, address: str) -> Person:
     """Create a person from their row."""
-    roles = frozenset(found["roles"].split())
-    return Person(found["name"], found["shown"], roles, found["limit_cents"], found["totp"] is not None, how, address)
+    held, has_code = frozenset(found["roles"].split()), found["totp"] is not None
+    counted = held - frozenset(PROVES) if found["confirmed_by"] is None else held
+    waits = counted != held
+    return Person(found["name"], found["shown"], counted, found["limit_cents"], has_code, how, address, waits=waits)
 
 
 def _found(store: WebStore, name: str) -> Row:
@@ -275,13 +284,10 @@ def _letters(name: str) -> str:
     return "".join(filter(str.isalnum, person_key(Actor(name, ""))))
 
 
-def _sealed(ledger: Ledger, name: str, secret: bytes | None) -> bytes | None:
-    return None if secret is None else ledger.seal(secret, _TOTP_PLACE.format(name))
-
-
-def _new_password() -> str:
-    """Return four groups of five letters: 98 bits, readable over a telephone."""
-    return "-".join("".join(secrets.choice(_LETTERS) for _ in range(5)) for _ in range(4))
+def hashed(password: str) -> str:
+    """Hash a new password; one at a time."""
+    with _scrypt:
+        return generate_password_hash(password, _HASH)
 
 
 @cache

@@ -115,6 +115,7 @@ class WebServer:
         self._home_lock = _hold(self._store.home)
         listening = _listen(listen)
         self.url = _url(listen, listening)
+        self._store.keep_address(self.url)
         access = replace(listen, hosts=_hosts(listen, listening))
         self._jobs = Supervisor(self._store, settings)
         self._site = Site(settings, self._store, self._jobs, Reader(settings.ledger), access)

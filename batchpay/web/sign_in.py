@@ -7,7 +7,6 @@ signed in: proofs are counted apart.
 from __future__ import annotations
 
 import functools
-import hashlib
 import math
 import secrets
 import sqlite3
@@ -38,10 +37,12 @@ TOO_MANY = "Too many attempts. Wait {} and try again, or ask your batchpay admin
 WRONG = "That name, password or code is incorrect."
 WRONG_AGAIN = "That password or code is incorrect, or the code was already used. Nothing was done."
 NO_CODE = (
-    "This needs an authenticator, and you don't have one yet. Your batchpay administrator can set one up (batchpay "
-    "web user reset). Nothing was done."
+    "This needs an authenticator, and you don't have one yet. Your batchpay administrator can give you a link "
+    "to set one up (batchpay web user reset). Nothing was done."
 )
-OPEN = frozenset({"sign_in.page", "sign_in.enter", "static_file", "healthz"})
+OPEN = frozenset(
+    {"sign_in.page", "sign_in.enter", "enrollment.page", "enrollment.enroll_by_form", "static_file", "healthz"}
+)
 """What can be reached without signing in."""
 
 Given = ParamSpec("Given")
@@ -78,7 +79,7 @@ def identify_person() -> ResponseReturnValue | None:
     here = site()
     token = request.cookies.get(cookie_name(here))
     if token:
-        mark = _mark(token)
+        mark = people.mark_of(token)
         g.person = _session_person(here, mark)
         g.mark = mark if g.person else None
     header = here.access.proxy_header
@@ -92,7 +93,7 @@ def identify_person() -> ResponseReturnValue | None:
             found = here.store.one("SELECT * FROM user WHERE name = ? AND NOT is_off", named)
             if found is None:
                 abort(403)
-            return _enter(here, found, f"the proxy's {header}", request.full_path.rstrip("?"))
+            return let_in(here, found, f"the proxy's {header}", request.full_path.rstrip("?"))
     if g.person is not None or request.endpoint in OPEN:
         return None
     if header is not None:
@@ -129,7 +130,7 @@ def enter() -> ResponseReturnValue:
     if wrong is not None or found is None:
         return render_template("sign_in.html", wrong=wrong, name=name), 401 if wrong == WRONG else 429
     how = "password" if found["totp"] is None else "password and code"
-    return _enter(here, found, how, request.args.get("next", "/"))
+    return let_in(here, found, how, request.args.get("next", "/"))
 
 
 @blueprint.post("/sign-out")
@@ -193,13 +194,14 @@ def _begin_try(here: Site, buckets: dict[str, int]) -> int:
     return math.ceil(wait_s)
 
 
-def _enter(here: Site, found: Row, how: str, then: str) -> ResponseReturnValue:
+def let_in(here: Site, found: Row, how: str, then: str) -> ResponseReturnValue:
+    """Begin a session, and lead to a page of ours."""
     token, now = secrets.token_urlsafe(_TOKEN_BYTES), here.clock()
     with here.store.write() as db:
         db.execute("DELETE FROM session WHERE seen_at < ? OR made_at < ?", (now - IDLE_S, now - LIFE_S))
         db.execute(
             "INSERT INTO session (mark, person, made_at, seen_at, how) VALUES (?, ?, ?, ?, ?)",
-            (_mark(token), found["name"], now, now, how),
+            (people.mark_of(token), found["name"], now, now, how),
         )
         here.store.note(
             db, found["name"], None, "signed in", people.person_of(found, how, request.remote_addr or "").proof
@@ -232,7 +234,7 @@ def is_known(here: Site, cookies: str, named: str | None) -> bool:
         found = here.store.one("SELECT 1 FROM user WHERE name = ? AND NOT is_off", (named or "").strip().lower())
         return found is not None
     token = parse_cookie(cookies).get(cookie_name(here))
-    return bool(token) and _session(here, _mark(str(token))) is not None
+    return bool(token) and _session(here, people.mark_of(str(token))) is not None
 
 
 def _session(here: Site, mark: bytes) -> Row | None:
@@ -261,10 +263,6 @@ def _end_session(here: Site, mark: bytes | None) -> None:
     if mark is not None:
         with here.store.write() as db:
             db.execute("DELETE FROM session WHERE mark = ?", (mark,))
-
-
-def _mark(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "replace")).digest()
 
 
 def cookie_name(here: Site) -> str:

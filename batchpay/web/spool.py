@@ -44,7 +44,7 @@ class WebStore:
     def __init__(self, home: Path, clock: Callable[[], float] = time.time) -> None:
         self.home = home.expanduser().absolute()
         self.clock = clock
-        self._path = self.home / "web.db"
+        self._path, self._address = self.home / "web.db", self.home / "address"
         self._local = threading.local()
         try:
             self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -123,6 +123,14 @@ class WebStore:
             "INSERT INTO event (at, who, how, file, what) VALUES (?, ?, ?, ?, ?)",
             (self.clock(), who, how, file_id, what),
         )
+
+    def keep_address(self, url: str) -> None:
+        """Keep the page's address, for links that the command line gives out."""
+        self._address.write_text(url, "utf-8")
+
+    def address(self) -> str:
+        """Return the page's address when it was started last; a blank if it never was."""
+        return self._address.read_text("utf-8") if self._address.exists() else ""
 
     def move(self, db: sqlite3.Connection, file_id: str, before: str, after: str, **values: Any) -> bool:
         """Move a file from one state to another and set columns with it; False if it is in another state by now."""

@@ -31,7 +31,7 @@ from batchpay.web.spool import WebStore
 from tests.campaign.kills import Point, chosen, errors_of, points_of
 from tests.campaign.trial import Bench, Findings, accepted, finish_and_check
 from tests.support.command import Home
-from tests.support.page import hidden
+from tests.support.page import PASSWORD, enrolled, hidden
 from tests.support.strace import strace
 
 _FOLDER, _SETTINGS, _TROUBLE = "page", "settings.json", "stderr"
@@ -164,16 +164,17 @@ def _prepare(home: Path) -> None:
         app = create_app(site)
         browsers: dict[str, FlaskClient] = {}
         for name, role in (("maria", "prepare"), ("daniel", "approve")):
-            password = people.add(store, ledger, by, name, name, [role], None, with_code=False).password
+            people.add(store, ledger, by, name, name, [role], None, with_code=False)
+            enrolled(store, name)
             browsers[name] = app.test_client()
-            browsers[name].post("/sign-in", data={"name": name, "password": password}, headers=_OURS)
+            browsers[name].post("/sign-in", data={"name": name, "password": PASSWORD}, headers=_OURS)
         given = {"file": (io.BytesIO((home / "a.csv").read_bytes()), "a.csv")}
         address = browsers["maria"].post("/files", data=given, headers=_OURS).headers["Location"]
         jobs.do(store, settings, _SUBMIT - 1)
         form = hidden(browsers["maria"].get(f"{address}/check").get_data(as_text=True))
         assert browsers["maria"].post(f"{address}/ask", data=form, headers=_OURS).status_code == 303
         form = hidden(browsers["daniel"].get(f"{address}/approve").get_data(as_text=True))
-        form |= {"decision": "approve", "password": password}
+        form |= {"decision": "approve", "password": PASSWORD}
         assert browsers["daniel"].post(f"{address}/decide", data=form, headers=_OURS).status_code == 303
         site.reader.close()
 

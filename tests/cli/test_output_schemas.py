@@ -84,14 +84,14 @@ def test_every_command_has_a_schema_and_keeps_to_it(
     call("ledger", "purge", "--older-than", "400", "--reason", "retention rule 7")
     call("ledger", "move-gateway", url, url.replace("127.0.0.1", "localhost"), "--reason", "renamed")
     made = call("web", "user", "add", "daniel", "--role", "approve", "--limit", "5000.00", "--home", "web")
-    assert made["code_secret"]
+    assert "enroll#" in made["link"]
     call("web", "user", "list", "--home", "web")
     with monkeypatch.context() as patched:
         patched.setattr("batchpay.web.server.serve", lambda *_, ready, on_stop: ready("http://127.0.0.1:8790"))
         assert call("web", "--home", "web") == {"url": "http://127.0.0.1:8790"}
     call("web", "user", "off", "daniel", "--home", "web")
     call("web", "user", "set", "daniel", "--limit", "6000.00", "--home", "web")
-    assert call("web", "user", "reset", "daniel", "--on", "--home", "web")["password"] != made["password"]
+    assert call("web", "user", "reset", "daniel", "--on", "--home", "web")["link"] != made["link"]
     call("rules")
     assert call("sandbox", "--list-magic")["endings"] and call("sandbox", "--list-dialects")["dialects"]
     (tmp_path / "theirs.csv").write_text("Vendor,ABA #,Acct #,Amt\nAcme,021000021,0012345,7.00\n")

@@ -10,13 +10,17 @@ import subprocess
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+from werkzeug.security import generate_password_hash
+
+from batchpay.web.spool import WebStore
 from tests.support.command import Home
 from tests.support.warm import Process
 
 DEADLINE_S = 90.0
+PASSWORD = "right horse battery"
 _FOLDER = "page"
 
 
@@ -98,11 +102,22 @@ def hidden(page: str) -> dict[str, str]:
     return dict(re.findall(r'type="hidden" name="(seal|plan)" value="(\w+)"', page))
 
 
-def added(home: Home, name: str, role: str) -> str:
-    """Add a person; return the password."""
-    done = home.run("web", "--home", _FOLDER, "user", "add", name, "--no-code", "--role", role, "--json")
-    password: str = json.loads(done.stdout)["password"]
-    return password
+def added(home: Home, name: str, *roles: str, shown: str = "") -> str:
+    """Add a person who has enrolled and is confirmed; return the password."""
+    asked = [word for role in roles for word in ("--role", role)]
+    home.run("web", "--home", _FOLDER, "user", "add", name, "--no-code", "--shown", shown or name, *asked)
+    with closing(WebStore(home.path / _FOLDER)) as store:
+        enrolled(store, name)
+    return PASSWORD
+
+
+def enrolled(store: WebStore, name: str) -> None:
+    """Have a person enrolled and confirmed, with the password that everybody has in tests."""
+    with store.write() as db:
+        password = generate_password_hash(PASSWORD, "scrypt:1024:8:1")  # a real one takes half a second
+        values = "hash = ?, enrolled_at = 0, confirmed_by = 'root'"
+        db.execute(f"UPDATE user SET {values} WHERE name = ?", (password, name))  # noqa: S608 - our own words
+        db.execute("DELETE FROM invitation WHERE person = ?", (name,))
 
 
 def until(holds: Callable[[], bool]) -> None:

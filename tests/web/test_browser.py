@@ -5,11 +5,13 @@ Pictures of each page are kept under build/pictures/. Needs a Chromium; skipped 
 
 from __future__ import annotations
 
+import base64
 import io
 import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +24,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
+from batchpay.web import people
 from tests.support.command import Home
+from tests.support.page import added
 from tests.support.real_browser import real_browser
 from tests.web.house import csv_of
 from tests.workflows.desk import COLUMNS, PLAIN
@@ -52,6 +56,7 @@ class Office:
     """The page as it runs, and the browsers of its people."""
 
     url: str
+    home: Home
     folder: Path
     passwords: dict[str, str]
     browser: Browser
@@ -60,8 +65,8 @@ class Office:
     pages: list[Page] = field(default_factory=list)
     """Those that are open: each asks and draws for as long as it is."""
 
-    def sign_in(self, name: str, **options: Any) -> Page:
-        """Open a person's browser, signed in."""
+    def open(self, name: str, **options: Any) -> Page:
+        """Open a person's browser."""
         page = self.browser.new_context(
             viewport={"width": 1280, "height": 860}, reduced_motion="reduce", **options
         ).new_page()
@@ -69,6 +74,11 @@ class Office:
         page.set_default_timeout(WAIT_MS)
         page.on("console", lambda message: self.said.append(f"{name}: {message.type}: {message.text}"))
         page.on("pageerror", lambda error: self.said.append(f"{name}: {error}"))
+        return page
+
+    def sign_in(self, name: str, **options: Any) -> Page:
+        """Open a person's browser, signed in."""
+        page = self.open(name, **options)
         page.goto(self.url)
         page.get_by_label("Name").fill(name)
         page.get_by_label("Password", exact=True).fill(self.passwords[name])
@@ -117,11 +127,9 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
         with running(sandbox, home) as home.origin:
             passwords = {}
             for name, (shown, roles) in PEOPLE.items():
-                asked = [word for role in roles for word in ("--role", role)]
-                done = home.run("web", "--home", "page", "user", "add", name, "--shown", shown, "--no-code", *asked)
-                (passwords[name],) = re.findall(r"password +(\S+)", done.stdout)
+                passwords[name] = added(home, name, *roles, shown=shown)
             with running(home.command("web", "--listen", "127.0.0.1:0", "--home", "page"), home) as url:
-                yield Office(url, home.path, passwords, browser)
+                yield Office(url, home, home.path, passwords, browser)
 
 
 def workbook(path: Path, *, is_right: bool) -> Path:
@@ -304,6 +312,43 @@ def _on_a_phone(office: Office, run: str) -> None:
         look(nina, name)
     nina.keyboard.press("Tab")
     expect(nina.get_by_role("link", name="Skip to content")).to_be_focused()
+
+
+def test_a_person_is_invited_and_enrolls(office: Office) -> None:
+    """By the link alone: its token leaves the address at once, and reaches no server. Nina confirms who it was."""
+    done = office.home.run("web", "--home", "page", "user", "add", "olga", "--shown", "Olga Tarr", "--role", "approve")
+    link = next(line.split()[1] for line in done.stdout.splitlines() if line.startswith("link"))
+    assert link.startswith(f"{office.url}enroll#")
+    olga, asked = office.open("olga"), list[str]()
+    olga.on("request", lambda request: asked.append(request.url))
+    olga.goto(link)
+    expect(olga.get_by_role("heading", name="Olga Tarr")).to_be_visible()
+    assert olga.url == f"{office.url}enroll"
+    look(olga, "22-enroll")
+    olga.set_viewport_size({"width": 390, "height": 844})
+    olga.emulate_media(color_scheme="dark")
+    assert olga.evaluate("document.documentElement.scrollWidth") <= 390
+    look(olga, "23-phone-enroll")
+    olga.get_by_text("Or type the secret").click()
+    secret = base64.b32decode(olga.locator("code").inner_text().replace(" ", ""))
+    for label in ("New password", "The same password again"):
+        olga.get_by_label(label).fill("three words that nobody knows")
+    olga.get_by_label("Code from your authenticator").fill(people.code_at(secret, int(time.time()) // people.STEP_S))
+    olga.get_by_role("button", name="Save and sign in").click()
+    expect(olga.get_by_text("Another person has yet to confirm")).to_be_visible()
+    assert not any(link.partition("#")[2] in url.partition("#")[0] for url in asked)
+    nina = office.sign_in("nina")
+    nina.get_by_role("link", name=re.compile("Nina Roth")).click()
+    look(nina, "24-confirm")
+    form = nina.locator("form:has-text('Olga Tarr')")
+    form.get_by_label("Your password").fill(office.passwords["nina"])
+    form.get_by_role("button", name="It was Olga Tarr").click()
+    expect(nina.get_by_text("Confirm who enrolled")).to_have_count(0)
+    olga.reload()
+    expect(olga.get_by_text("Another person has yet to confirm")).to_have_count(0)
+    olga.get_by_role("link", name=re.compile("Olga Tarr")).click()
+    look(olga, "25-phone-you")
+    assert olga.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_what_is_cut_short_says_so_and_can_be_read(office: Office) -> None:

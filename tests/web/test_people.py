@@ -12,6 +12,7 @@ from batchpay.payment import Actor
 from batchpay.web import people
 from tests.support.in_process import Caller
 from tests.web.house import House, words_of
+from tests.web.test_enrollment import CHOSEN, by_link, needs_code
 from tests.web.test_sign_in import enter
 
 REAL_HASH = people._HASH
@@ -23,36 +24,42 @@ def cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(people, "_HASH", "scrypt:1024:8:1")
 
 
-def test_a_person_is_added_reset_and_switched_off(house: House, call: Caller) -> None:
-    """The password is told once and works; off ends the session at once; each change is in the ledger's history."""
+def test_a_person_is_invited_reset_and_switched_off(house: House, call: Caller) -> None:
+    """No password is ever printed; off and reset end the session at once; each change is in the ledger's history."""
     first = call("web", "user", "add", "olga", "--role", "prepare", "--shown", "Olga Tarr", "--json")
-    client = house.app.test_client()
-    assert enter(client, "olga", first["password"]).status_code == 303
+    assert set(first) == {"name", "link", "until", "exit_code"}
+    client = by_link(house, first["link"])
     assert "Olga Tarr" in words_of(client.get("/"))
     call("web", "user", "off", "olga", "--json")
     assert client.get("/").status_code == 302
-    assert enter(client, "olga", first["password"]).status_code == 401
+    assert enter(client, "olga", CHOSEN).status_code == 401
     assert call.fails("web", "user", "reset", "olga") == 2
     second = call("web", "user", "reset", "olga", "--on", "--json")
-    assert enter(client, "olga", first["password"]).status_code == 401
-    assert enter(client, "olga", second["password"]).status_code == 303
-    told = [event["why"] for event in house.events("person changed")]
-    assert told == ["added olga: prepare", "switched off olga", "gave olga a new password, and switched them on"]
+    assert enter(client, "olga", CHOSEN).status_code == 401
+    client = by_link(house, second["link"])
+    told = call.text("web", "user", "reset", "olga")
+    assert client.get("/").status_code == 302, "a reset ends what it finds"
+    told_events = [event["why"] for event in house.events("person changed")]
+    assert told_events == [
+        "added olga: prepare", "enrolled", "switched off olga",
+        "gave olga a new link to enroll by, and switched them on", "enrolled", "gave olga a new link to enroll by",
+    ]  # fmt: skip
     listed = {one["name"]: one for one in call("web", "user", "list", "--json")["people"]}
     assert listed["olga"] == {
         "name": "olga", "shown": "Olga Tarr", "roles": ["prepare"], "limit": None, "code": False, "off": False,
+        "enrolled": False, "confirmed": False,
     }  # fmt: skip
-    for secret in (first["password"], second["password"]):
-        assert secret not in call.text("web", "user", "list")
+    assert "works once" in told
+    assert "invited" in call.text("web", "user", "list")
 
 
 def test_who_moves_money_has_an_authenticator_and_a_limit(house: House, call: Caller) -> None:
     made = call("web", "user", "add", "omar", "--role", "approve", "--role", "look", "--limit", "5000.00", "--json")
-    assert made["code_address"].startswith("otpauth://totp/")
+    assert needs_code(house, made["link"])
     assert "5,000.00" in call.text("web", "user", "list")
-    assert call("web", "user", "add", "ines", "--role", "settle", "--no-code", "--json")["code_secret"] is None
+    assert not needs_code(house, call("web", "user", "add", "ines", "--role", "settle", "--no-code", "--json")["link"])
     (found,) = [one for one in call("web", "user", "list", "--json")["people"] if one["name"] == "omar"]
-    assert (found["limit"], found["roles"], found["code"]) == ("5000.00", ["approve", "look"], True)
+    assert (found["limit"], found["roles"]) == ("5000.00", ["approve", "look"])
     assert house.events("person changed")[0]["why"] == "added omar: approve, look, approves up to 5,000.00"
 
 
@@ -64,21 +71,25 @@ def test_names_are_plain(call: Caller, name: str) -> None:
 def test_a_person_is_changed_and_each_change_recorded(house: House, call: Caller) -> None:
     """What is not named stays; whoever comes to move money gets an authenticator, and signs in anew."""
     first = call("web", "user", "add", "olga", "--role", "prepare", "--json")
-    client = house.app.test_client()
-    assert enter(client, "olga", first["password"]).status_code == 303
+    client = by_link(house, first["link"])
     assert call("web", "user", "set", "olga", "--shown", "Olga Tarr", "--json") == {"name": "olga", "exit_code": 0}
     assert "Olga Tarr" in words_of(client.get("/"))
     second = call("web", "user", "set", "olga", "--role", "look", "--role", "approve", "--limit", "500.00", "--json")
-    assert second["code_address"].startswith("otpauth://totp/")
+    assert needs_code(house, second["link"])
     assert client.get("/").status_code == 302
     call("web", "user", "off", "olga", "--json")
     call("web", "user", "set", "olga", "--limit", "600.00", "--json")
     for wrong in (["olga"], ["nobody", "--limit", "1.00"]):
         assert call.fails("web", "user", "set", *wrong) == 2
     (found,) = [one for one in call("web", "user", "list", "--json")["people"] if one["name"] == "olga"]
-    assert (found["roles"], found["limit"], found["code"], found["off"]) == (["approve", "look"], "600.00", True, True)
+    assert (found["roles"], found["limit"], found["enrolled"], found["off"]) == (
+        ["approve", "look"],
+        "600.00",
+        False,
+        True,
+    )
     assert [event["why"] for event in house.events("person changed")] == [
-        "added olga: prepare", "changed olga (Olga Tarr): prepare",
+        "added olga: prepare", "enrolled", "changed olga (Olga Tarr): prepare",
         "changed olga (Olga Tarr): approve, look, approves up to 500.00", "switched off olga",
         "changed olga (Olga Tarr): approve, look, approves up to 600.00",
     ]  # fmt: skip
@@ -116,13 +127,7 @@ def test_a_change_that_the_ledger_can_not_record_is_not_made(house: House, monke
     assert house.store.one("SELECT * FROM user WHERE name = 'olga'") is None
 
 
-def test_real_passwords_are_hashed_dearly(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scrypt with 32 MiB, and letters that nobody mistakes over a telephone."""
+def test_real_passwords_are_hashed_dearly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scrypt with 32 MiB."""
     monkeypatch.setattr(people, "_HASH", REAL_HASH)
-    with closing(open_ledger(house.site.settings.ledger)) as ledger:
-        made = people.add(house.store, ledger, Actor("root", "host"), "olga", "Olga", ["look"], None)
-    found = house.store.one("SELECT * FROM user WHERE name = 'olga'")
-    assert found is not None
-    assert found["hash"].startswith("scrypt:32768:8:3$")
-    assert made.password not in found["hash"]
-    assert len(made.password) == 23 and not set(made.password) & set("il1o0")
+    assert people.hashed(CHOSEN).startswith("scrypt:32768:8:3$")

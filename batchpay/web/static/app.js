@@ -214,6 +214,14 @@ lost.textContent = "batchpay can’t be reached at the moment. What is under way
 for (const kind of ["htmx:sendError", "htmx:responseError"]) document.addEventListener(kind, () => document.getElementById("main").prepend(lost));
 document.addEventListener("htmx:afterSwap", () => lost.remove());
 
+/* A link to enroll by: its token stands behind the #, which no server and no log is sent, and leaves the address at once. */
+const link = document.getElementById("link");
+if (link && location.hash.length > 1) {
+  link.elements.token.value = location.hash.slice(1);
+  history.replaceState(null, "", location.pathname);
+  link.submit();
+}
+
 const bank = document.getElementById("export"), drop = document.getElementById("drop"), sheet = document.getElementById("sheet");
 if (bank) exports(bank);
 if (drop) uploads(drop);

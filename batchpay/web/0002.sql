@@ -1,0 +1,11 @@
+-- A link by which a person enrolls, once: only its token's SHA-256 is kept, and the new code's secret, sealed.
+-- Who changes their own sign-in stays confirmed, by whom they were.
+CREATE TABLE invitation (
+    person TEXT PRIMARY KEY, mark BLOB NOT NULL UNIQUE, made_at REAL NOT NULL, with_code INTEGER NOT NULL, secret BLOB,
+    confirmed_by TEXT
+) STRICT;
+
+-- When a person chose their password, NULL for whoever has not yet; and who confirmed that it was they.
+ALTER TABLE user ADD COLUMN enrolled_at REAL;
+ALTER TABLE user ADD COLUMN confirmed_by TEXT;
+UPDATE user SET enrolled_at = made_at, confirmed_by = 'batchpay';
