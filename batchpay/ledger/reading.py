@@ -175,6 +175,8 @@ def summed_up(paid: Iterable[tuple[bytes, bytes, int, int]]) -> dict[bytes, Paye
     counts: dict[bytes, list[int]] = {}
     accounts: dict[bytes, set[bytes]] = {}
     for payee, account, payments, cents in paid:
+        if not payments:
+            continue  # all came back
         count = counts.setdefault(payee, [0, 0])
         count[0] += payments
         count[1] += cents

@@ -85,16 +85,10 @@ class SqliteReading:
         self, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None = None
     ) -> dict[bytes, PayeeFacts]:
         with self.store.reading() as connection:
-            others = connection.execute(sql.BATCHES_BUT, (environment, exclude_digest or b"")).fetchall()
-            counted = {number for (number,) in others}
             connection.execute(sql.MAKE_WANTED_PAYEES)
             # In key order, so that the table is scanned in one direction.
             connection.executemany(sql.ADD_WANTED_PAYEE, ((payee,) for payee in sorted(set(payees))))
-            return summed_up(
-                (payee, account, rows, cents)
-                for payee, account, batch, rows, cents in connection.execute(sql.PAID_TO_WANTED)
-                if batch in counted
-            )
+            return summed_up(connection.execute(sql.PAID_TO_WANTED, (environment, exclude_digest or b"")))
 
     def earlier(
         self,

@@ -378,25 +378,24 @@ WHERE id >= ?1 << 32 AND id < ?1 + 1 << 32 AND state = {ACCEPTED} AND payee IS N
 GROUP BY payee, account
 ON CONFLICT (payee, account, batch) DO UPDATE SET row_count = excluded.row_count, cents = excluded.cents
 """
-BATCHES_BUT = "SELECT id FROM batch WHERE environment = ? AND digest <> ?"
 MAKE_WANTED_PAYEES = "CREATE TEMP TABLE wanted (payee BLOB)"
 ADD_WANTED_PAYEE = "INSERT INTO wanted VALUES (?)"
 RETURNED = "fact WHERE kind = 1 AND recurring = 0 AND withdrawn IS NULL"
 """What came back and is no payment any more. No view, for which `PRAGMA integrity_check` passes over free pages."""
 _BACK = (
     f"FROM (SELECT * FROM {RETURNED}) AS r JOIN row ON row.id = (r.batch << 32 | r.row)"
-    " WHERE r.account = hex(paid.account) AND +r.batch = paid.batch AND row.payee = paid.payee"
+    " WHERE r.account = hex(paid.account) AND row.payee = paid.payee AND +r.batch"
 )
-_WITH_KEPT = (
-    f"WITH kept AS NOT MATERIALIZED (SELECT * FROM (SELECT payee, account, batch, row_count"
-    f" - (SELECT count(*) {_BACK}) AS row_count, cents - (SELECT coalesce(sum(r.amount_cents), 0) {_BACK}) AS cents"
-    " FROM paid) WHERE row_count > 0)"
-)
-_KEPT_BY_WANTED = "FROM wanted CROSS JOIN kept USING (payee)"
-PAID_TO_WANTED = f"{_WITH_KEPT} SELECT payee, account, batch, row_count, cents {_KEPT_BY_WANTED}"
+_OTHERS = "IN (SELECT id FROM batch WHERE environment = ?1 AND digest <> ?2)"
+PAID_TO_WANTED = (
+    f"SELECT payee, account, row_count - (SELECT count(*) {_BACK} {{0}}) AS row_count,"
+    f" cents - (SELECT coalesce(sum(r.amount_cents), 0) {_BACK} {{0}}) AS cents FROM (SELECT payee, account,"
+    " sum(row_count) AS row_count, sum(cents) AS cents FROM wanted CROSS JOIN paid USING (payee)"
+    " WHERE batch {0} GROUP BY payee, account) AS paid"
+).format(_OTHERS)
 LATEST_OF_WANTED = (
-    f"{_WITH_KEPT} SELECT payee, max(batch) {_KEPT_BY_WANTED}"
-    " WHERE batch IN (SELECT id FROM batch WHERE environment = ? AND digest <> ?) GROUP BY payee"
+    f"SELECT payee, max(batch) FROM wanted CROSS JOIN paid USING (payee) WHERE batch {_OTHERS}"
+    f" AND row_count > (SELECT count(*) {_BACK} = paid.batch) GROUP BY payee"
 )
 LAST_PAID_IN = (
     f"SELECT payee, max(id), chunk FROM row WHERE id >= ? AND id < ? AND state = {ACCEPTED}"
