@@ -87,6 +87,29 @@ def totals_apart(parts: Iterable[Mapping[str, Totals]]) -> str:
     return amounts_apart((name, totals.cents) for part in parts for name, totals in part.items() if totals.rows)
 
 
+_SIDES = (("CREDIT", "Send", "credit"), ("DEBIT", "Collect", "debit"))
+
+
+def moved(sides: Mapping[str, Totals], currencies: Mapping[str, Totals] | None = None) -> str:
+    """Return what payments move: `Send 2 credits, USD 30.50 · Collect 1 debit, USD 30.25 · net -0.25`.
+
+    Money in and money out are never one figure. `currencies` are totals by currency; none means US dollars. Where
+    there are several, each stands by itself, named a control total if both directions are in it.
+    """
+    currencies = currencies or {}
+    shown = [(verb, word, sides[side]) for side, verb, word in _SIDES if side in sides and sides[side].rows]
+    if len(currencies) > 1:
+        each = ", ".join(f"{code} {money(one.cents)}" for code, one in sorted(currencies.items()))
+        told = [f"{verb} {counted(one.rows, word)}" for verb, word, one in shown]
+        return " · ".join([*told, f"control totals {each}" if len(shown) > 1 else each])
+    code = next(iter(currencies), "USD")
+    told = [f"{verb} {counted(one.rows, word)}, {code} {money(one.cents)}" for verb, word, one in shown]
+    if len(shown) > 1:
+        net = shown[1][2].cents - shown[0][2].cents
+        told.append(f"net {'+' if net > 0 else ''}{money(net)}")
+    return " · ".join(told) or "Send nothing"
+
+
 def sum_word(word: str, *parts: Mapping[str, Totals]) -> str:
     """Return `control total` where there are both directions: their sum is not money moved; otherwise `word`.
 

@@ -165,7 +165,7 @@ class Proposal:
             "release": self.release,
             "reason": self.reason,
             **({"left_out": totals_json(self.left_out)} if self.left_out.rows else {}),
-            **({"currencies": sorted(self.currencies)} if len(self.currencies) > 1 else {}),
+            **({"currencies": sorted(self.currencies)} if self.currencies.keys() - {"USD"} else {}),
             **({"over_limits": list(self.over_limits)} if self.over_limits else {}),
         }
 

@@ -11,7 +11,7 @@ from batchpay.approval.cash_flow import DayFlow, Flow, Schedule, days_of, merge
 from batchpay.approval.proposal import Proposal, ToSend
 from batchpay.payment import Direction, Totals
 from batchpay.text import PAGE_WIDTH as _WIDTH
-from batchpay.text import local_time, money, printable, sum_word, wrapped
+from batchpay.text import local_time, money, moved, printable, sum_word, wrapped
 
 if TYPE_CHECKING:
     from batchpay.approval.plan import Plan
@@ -51,6 +51,7 @@ def sign_off_lines(
             else []
         ),
         *_total_lines(proposal.to_send),
+        *_wrapped("moves", moved(directions, proposal.currencies)),
     ]
     lines += _accepted_lines(proposal.accepted_suggestions)
     lines += _warning_lines(proposal.warnings, (*proposal.over_limits, *proposal.notes), proposal.not_checked)
@@ -77,7 +78,9 @@ def plan_lines(plan: Plan, changed_accounts: Sequence[str] = ()) -> list[str]:
     content = plan.content
     warnings, notes = content["warnings"], (*content.get("over_limits", ()), *content["notes"])
     accounts = sorted(plan.by_account().items(), key=lambda item: (len(item[0]), item[0]))
-    amount = sum_word("amount", {side: plan.totals(side) for side in Direction})
+    sides: dict[str, Totals] = {side: plan.totals(side) for side in Direction}
+    codes = content.get("currencies", ["USD"])
+    amount = sum_word("amount", sides)
     rest = sum((totals for _, totals in accounts[_GATEWAYS_SHOWN:]), Totals())
     lines = [
         _rule("="),
@@ -91,6 +94,7 @@ def plan_lines(plan: Plan, changed_accounts: Sequence[str] = ()) -> list[str]:
         _rule("-"),
         _line("", "rows", amount),
         *_shown_totals({name: plan.totals(name) for _, name in _TOTALS}),
+        *([] if len(codes) > 1 else _wrapped("moves", moved(sides, dict.fromkeys(codes, Totals())))),
         *_accepted_lines(content["accepted_suggestions"]),
         *([_rule("-"), "changed accounts"] if changed_accounts else []),
         *[line for told in changed_accounts for line in wrapped(printable(told), first="  ", rest="    ")],
@@ -103,7 +107,7 @@ def plan_lines(plan: Plan, changed_accounts: Sequence[str] = ()) -> list[str]:
         _rule("="),
         f"seal      {plan.seal}",
     ]
-    return _without_sums(lines) if content.get("currencies") else lines
+    return _without_sums(lines) if len(codes) > 1 else lines
 
 
 _SUMS = re.compile(r"( {2,}[0-9][0-9,]*) {2,}[0-9][0-9,]*\.[0-9]{2}(?= |$)")

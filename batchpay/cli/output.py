@@ -13,7 +13,7 @@ import click
 from batchpay.cli.context import Context
 from batchpay.payment import Direction, State, Totals, added_up, format_cents, parse_cents
 from batchpay.summary import Summary
-from batchpay.text import counted, money, printable, row_count, sum_word, totals_apart, wrapped
+from batchpay.text import counted, money, moved, printable, row_count, sum_word, totals_apart, wrapped
 
 _ORDER = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING, State.REJECTED)
 _COLORS = {State.ACCEPTED: "green", State.DECLINED: "yellow", State.IN_DOUBT: "red", State.REJECTED: "yellow"}
@@ -57,9 +57,8 @@ def print_summary(context: Context, summary: Summary, *, sent: bool, looks: bool
     batch = f"   batch {summary.batch}" if summary.batch else ""
     click.echo(f"{name}{batch}")
     _print_states(context, summary, sent=sent)
-    for direction, totals in sorted(summary.by_direction.items(), reverse=True):
-        if totals.rows and len(summary.currencies) < 2:
-            click.echo(f"  of the valid rows, {direction}: {row_count(totals.rows)}, {money(totals.cents)}")
+    if summary.valid.rows:
+        print_wrapped(moved(summary.by_direction, summary.currencies), first="  of the valid rows: ")
     held, word = summary.held_back, sum_word("", summary.apart.get(State.PENDING, {}))
     following = summary.next_pay_on and f", next on {summary.next_pay_on:%m/%d/%Y}"
     for label, totals, amount in (

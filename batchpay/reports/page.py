@@ -33,7 +33,17 @@ from batchpay.reports.page_parts import (
     write,
 )
 from batchpay.summary import Summary, summary_of_batch
-from batchpay.text import amounts_apart, local_time, money, place_of, place_word, row_count, sum_word, totals_apart
+from batchpay.text import (
+    amounts_apart,
+    local_time,
+    money,
+    moved,
+    place_of,
+    place_word,
+    row_count,
+    sum_word,
+    totals_apart,
+)
 from batchpay.writing.atomic import Stream
 
 if TYPE_CHECKING:  # it loads polars, and a page of the ledger needs none
@@ -107,6 +117,7 @@ def write_batch_page(ledger: Ledger, batch: BatchSummary, path: str | Path | Str
         file=batch.file,
         facts=[
             *facts_to_sign(story, batch),
+            ("valid rows", moved(summary.by_direction, summary.currencies)),
             ("last run", local_time(batch.finished_at or batch.started_at)),
             *([("pays again, because", batch.again_reason)] if batch.again_reason else []),
             *(
@@ -180,6 +191,7 @@ def write_check_page(path: str | Path, summary: Summary, verdict: Verdict, line_
         file=summary.file,
         facts=[
             ("checked", local_time(summary.finished_at)),
+            ("valid rows", moved(summary.by_direction, summary.currencies)),
             ("warnings", f"{summary.warnings:,}"),
             *([("cells repaired", repaired)] if repaired else []),
             *([("corrected as suggested", corrected)] if corrected else []),

@@ -148,7 +148,7 @@ def _page(file: Row, wrong: Refusal | None = None) -> ResponseReturnValue:
             "approve.html",
             **context,
             view=view,
-            to_send=view.plan.content["to_send"]["total"],
+            to_send=view.plan.content["to_send"],
             approvers=approvers,
             missing=view.needed - len(view.counted),
             may_not=may_not,

@@ -45,7 +45,7 @@ _UNASKED = (
     "The gateway accounts could not be checked. If the gateway does not know one of them, a run sends nothing, since "
     "that is not what was approved: check the file again before anyone approves it."
 )
-_TOTALS = ("rows", "valid", "rejected", "amount", "currencies", "exit_code", "would_send")
+_TOTALS = ("rows", "valid", "rejected", "amount", "debit", "credit", "currencies", "exit_code", "would_send")
 _GONE = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.SENDING)
 """States of rows whose request left this machine, or was about to."""
 

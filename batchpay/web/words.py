@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from batchpay import text
-from batchpay.payment import ON_THE_WEB
+from batchpay.payment import ON_THE_WEB, Direction, Totals, parse_cents
 
 _OPTION = re.compile(r",? or (?:use|submit it with) --[a-z-]+(?: --reason TEXT)?| \(batchpay [a-z ]+\)")
 _ON_THE_PAGE = re.compile(rf" \({re.escape(ON_THE_WEB)}\)(?=\)?$)")
@@ -86,6 +86,16 @@ def several_currencies(facts: dict[str, Any] | None) -> str:
     return ", ".join(told) if len(found) > 1 else ""
 
 
+def moves(to_send: dict[str, Any], facts: dict[str, Any] | None) -> str:
+    """Return what a part of a checked file moves, by direction; `to_send` as a plan or a check has it in JSON."""
+
+    def totals(one: dict[str, Any]) -> Totals:
+        return Totals(one["rows"], parse_cents(one["amount"]) or 0)
+
+    currencies = {code: totals(one) for code, one in ((facts or {}).get("currencies") or {}).items()}
+    return text.moved({side: totals(to_send[side]) for side in Direction}, currencies)
+
+
 def rule(name: str) -> str:
     """Write a rule's name, `amount.format`, for people: amount: format."""
     column, _, code = name.partition(".")
@@ -127,6 +137,7 @@ FILTERS: dict[str, Any] = {
     "seal": seal,
     "rule": rule,
     "several_currencies": several_currencies,
+    "moves": moves,
     "left_out": left_out,
     "without_options": without_options,
     "printable": text.printable,

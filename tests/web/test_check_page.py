@@ -64,14 +64,15 @@ def test_every_number_is_the_command_lines(house: House, call: Caller, name: str
     sums = page[page.index('class="sum"') : page.index('id="wrong"')]
     shown = set(re.findall(r"[0-9][0-9,.]*[0-9]|[0-9]", unescape(re.sub(r"<[^>]*>", " ", sums))))
     largest = {token for one in house.facts(file_id)["largest"] for token in numbers_in(one)}
-    allowed = numbers_in(found) | {"0.00", "20", "12", str(len(found["warning_counts"]) - 3)} | largest
+    net = f"{float(found['debit']['amount']) - float(found['credit']['amount']):,.2f}".lstrip("-")
+    allowed = numbers_in(found) | {net, "0.00", "20", "12", str(len(found["warning_counts"]) - 3)} | largest
     seal = found["seal"]
     assert "-".join((seal[:4], seal[4:8], seal[8:])) in page
     shown -= set(re.findall("[0-9]+", "-".join((seal[:4], seal[4:8], seal[8:]))))
     assert shown <= allowed, shown - allowed
     amounts, moving = found["amount"], found["to_send"]
     apart = [one["amount"] for one in found["currencies"].values()]
-    all_together = [amounts["total"], amounts["valid"], amounts["rejected"], moving["DEBIT"]["amount"]]
+    all_together = [amounts["total"], amounts["rejected"], *(moving[one]["amount"] for one in ("DEBIT", "CREDIT"))]
     for amount in apart if len(apart) > 1 else all_together:
         assert next(iter(numbers_in(amount))) in shown
     chips = dict(re.findall(r"<b>([0-9,]+)</b> ([A-Za-z0-9]+: [a-z ]+)</a>", page))
@@ -198,7 +199,7 @@ def test_certain_corrections_are_made_when_a_person_says_so(house: House) -> Non
     house.work()
     page = house.page("maria", f"/files/{file_id}/check")
     assert "1 cell corrected as suggested" in page
-    assert "1,310.75 4 rows" in page, "the corrected row is ready to pay"
+    assert "4 rows Send 3 credits, USD 1,280.50 · Collect 1 debit" in page, "the corrected row is ready to pay"
     assert json.loads(house.file(file_id)["totals"])["rejected"] == 1
     house.post("maria", f"/files/{file_id}/check")
     house.work()
@@ -389,7 +390,10 @@ def test_columns_of_somebody_else_are_asked_about_once(house: House) -> None:
     house.post("maria", f"/files/{file_id}/map", agreed="yes")
     house.work()
     page = house.page("daniel", f"/files/{file_id}/check")
-    assert "60.75 3 rows" in page and "read with the map that Maria Lind confirmed" in page
+    assert (
+        "3 rows Send 2 credits, USD 30.50 · Collect 1 debit, USD 30.25" in page
+        and "read with the map that Maria Lind confirmed" in page
+    )
     later = send(house, foreign({**ROWS[0], "invoiceNumber": "INV-L"}), "vendors-2.csv")
     page = house.page("daniel", f"/files/{later}/check")
     assert "10.00 1 row" in page and "for an earlier file with the same columns" in page

@@ -29,12 +29,15 @@ def part_sent(house: House) -> House:
 def test_what_went_earlier_is_not_ready_to_pay(part_sent: House) -> None:
     """The same content again: its line is what a run would send, what was sent earlier and what is left out."""
     file_id = part_sent.upload(*ROWS, WRONG, name="again.csv")
-    line = "60.75 4 rows equals = ready to pay 30.25 1 row plus + sent earlier 30.50 2 rows plus + left out 0.00 1 row"
+    line = (
+        "4 rows control total 60.75 equals = ready to pay 1 row Collect 1 debit, USD 30.25 plus + "
+        "sent earlier 2 rows control total 30.50 plus + left out 1 row control total 0.00"
+    )
     assert line in part_sent.page("maria", f"/files/{file_id}/check")
     part_sent.post("maria", f"/files/{file_id}/ask", partial="yes")
     page = part_sent.page("daniel", f"/files/{file_id}/approve")
     assert line.replace("ready to pay", "would be paid") in page
-    assert "30.25 in 1 payment" in page
+    assert "1 payment Collect 1 debit, USD 30.25" in page
 
 
 def test_a_content_that_was_paid_is_not_said_to_be_ready(house: House) -> None:
@@ -43,7 +46,7 @@ def test_a_content_that_was_paid_is_not_said_to_be_ready(house: House) -> None:
     batch = house.file(file_id)["batch"]
     page = house.page("maria", f"/files/{house.upload(*ROWS, name='again.csv')}/check")
     assert f"This content is already batch {batch} ." in page and "There is nothing left to send." in page
-    assert "ready to pay 0.00 0 rows plus + sent earlier 60.75 3 rows plus + left out 0.00 0 rows" in page
+    assert "ready to pay 0 rows Send nothing plus + sent earlier 3 rows control total 60.75" in page
     assert "Nothing in this file would be sent, so there is nothing to check." in page
     assert "No earlier payment is known here" not in page
     assert "again.csv checked nothing left to send" in house.page("maria", "/")
@@ -54,14 +57,17 @@ def test_what_was_paid_is_not_to_be_corrected_where_a_limit_was_lowered(house: H
     house.sent(*ROWS)
     object.__setattr__(house.site, "settings", replace(house.site.settings, limits=LimitsSettings("15.00")))
     page = house.page("maria", f"/files/{house.upload(*ROWS, name='again.csv')}/check")
-    assert "sent earlier 60.75 3 rows plus + left out 0.00 0 rows" in page
+    assert "sent earlier 3 rows control total 60.75 plus + left out 0 rows" in page
     assert "Rows to correct" not in page
 
 
 def test_what_was_sent_is_not_ready_to_pay_on_its_own_page(house: House) -> None:
     """What the check found is still shown after the run; it says what was right then."""
     page = house.page("maria", f"/files/{house.sent(*ROWS)}/check")
-    assert "= valid 60.75 3 rows" in page and "ready to pay" not in page
+    assert (
+        "= valid 3 rows Send 2 credits, USD 30.50 · Collect 1 debit, USD 30.25 · net -0.25" in page
+        and "ready to pay" not in page
+    )
 
 
 def test_a_payment_that_waits_is_told_beside_those_in_doubt(house: House) -> None:
@@ -137,6 +143,6 @@ def test_what_is_held_back_is_not_called_finished(part_sent: House) -> None:
     assert "pay.csv 1 payment held back" in part_sent.page("maria", "/")
     assert "1 payment held back" in part_sent.page("maria", "/history")
     page = part_sent.page("maria", f"/files/{part_sent.upload(*ROWS, WRONG, name='again.csv')}/check")
-    assert "sent earlier 30.50 2 rows plus + left out 30.25 2 rows" in page
+    assert "sent earlier 2 rows control total 30.50 plus + left out 2 rows control total 30.25" in page
     assert "1 row of the batch, 30.25, waits and fails today's rules: held back, not sent." in page
     assert "Rows left out 2" in page and "1 all rows" in page

@@ -75,7 +75,8 @@ def test_lists(sent: tuple[House, str, str], call: Caller) -> None:
     assert f"the file {found['rows']} {shown(found['amount']['total'])}" in run
     assert f"{shown(found['amount']['accepted'])} accepted of {shown(found['amount']['valid'])}" in run
     home = house.page("lee", "/")
-    assert f"pay.csv 2 payments in doubt finished {found['valid']} {shown(found['amount']['valid'])}" in home
+    assert f"pay.csv 2 payments in doubt finished {found['valid']} Send {found['credit']['rows']} credits, USD" in home
+    assert f"{shown(found['credit']['amount'])} · Collect 1 debit, USD {shown(found['debit']['amount'])} · net" in home
     history = house.page("lee", "/history")
     accepted = f"{found['valid']} {found['accepted']} {shown(found['amount']['accepted'])}"
     assert f"{batch} {found['in_doubt']} payments in doubt {accepted}" in history
@@ -83,7 +84,9 @@ def test_lists(sent: tuple[House, str, str], call: Caller) -> None:
     (house.site.home / "z.csv").write_bytes(csv_of(other))
     dry = call("submit", str(house.site.home / "z.csv"), "--dry-run", "--json")["to_send"]
     asked = house.ask(other)
-    assert f"{dry['total']['rows']} {shown(dry['total']['amount'])}" in house.page("daniel", "/to-approve")
+    assert f"{dry['total']['rows']} Send 1 credit, USD {shown(dry['total']['amount'])}" in house.page(
+        "daniel", "/to-approve"
+    )
     page = house.page("daniel", f"/files/{asked}/approve")
     for side in ("DEBIT", "CREDIT"):
         assert f"{dry[side]['rows']} {shown(dry[side]['amount'])}" in page
