@@ -18,6 +18,11 @@ CHUNK_ROWS = 512
 """Rows whose texts a ledger keeps in one piece."""
 CANCELLED = "row.cancelled"
 """The code of a pending row that a named person cancelled."""
+RELEASED_BY_NAME = frozenset({"achAccountNumber.returned"})
+"""A row that was rejected for one of these alone waits for a person's word about it: a release must name it.
+
+So does one that was rejected for a warning that `policy.hold` names.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ ACTS = {
     "turn_down": _Act("turn down", ("approve",), ("asked",), not_makers=True),
     "stop": _Act("stop", ("prepare", "approve", "settle"), ("approved", "sending")),
     "go_on": _Act("continue a run", ("approve",), ("stopped", "failed", "done"), not_makers=True),
+    "release": _Act("release held payments", ("approve",), ("stopped", "failed", "done"), not_makers=True),
 }
 RETURN_ACTS = {"take in": ("settle",), "confirm": ("settle",), "withdraw": ("settle",)}
 """What people do with payments that came back, and the role for it: by it a paymentId may be paid again."""

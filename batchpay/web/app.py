@@ -20,7 +20,20 @@ from werkzeug.exceptions import HTTPException
 
 from batchpay.errors import BatchpayError, place_of
 from batchpay.operations.logs import log
-from batchpay.web import approval, checked, doubts, enrollment, files, history, reconcile, returns, runs, sign_in, words
+from batchpay.web import (
+    approval,
+    checked,
+    doubts,
+    enrollment,
+    files,
+    history,
+    reconcile,
+    releases,
+    returns,
+    runs,
+    sign_in,
+    words,
+)
 from batchpay.web.people import Person
 from batchpay.web.site import EXTENSION, Site, site
 from batchpay.web.spool import PIECE_BYTES
@@ -30,7 +43,7 @@ FORM_BYTES_MAX = 8 << 20
 """The largest file that can be uploaded by a plain form."""
 BLUEPRINTS = tuple(
     part.blueprint
-    for part in (sign_in, enrollment, files, checked, approval, runs, doubts, reconcile, returns, history)
+    for part in (sign_in, enrollment, files, checked, approval, runs, releases, doubts, reconcile, returns, history)
 )
 
 _SAID = {

@@ -32,7 +32,7 @@ STARTS_MAX = 5
 CHECK_S_MAX = 600
 """A check that has not ended by then is ended: the next file waits for it. A run may take days."""
 CHECK_EVERY_S, SWEEP_EVERY_S = 1.0, 3600.0
-RUNS = ("submit", "resume")
+RUNS = ("submit", "resume", "release")
 """Kinds that send; all others check."""
 _TOO_LONG = (
     f"The check took longer than {CHECK_S_MAX // 60} minutes and was ended. Does the file have many more columns than "

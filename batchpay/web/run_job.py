@@ -7,6 +7,7 @@ that it also reaches a child that an earlier server started. A signal leaves the
 from __future__ import annotations
 
 import dataclasses
+import json
 import signal
 import threading
 from collections.abc import Iterator
@@ -21,9 +22,11 @@ from batchpay.payment import Totals
 from batchpay.sending.limits import StopRequest
 from batchpay.settings import Settings
 from batchpay.web.acts import makers, page_settings
-from batchpay.web.task import ProgressWriter, Task, request_of
+from batchpay.web.task import ProgressWriter, Task, options_of, request_of
 from batchpay.web.words import unknown_batch
-from batchpay.workflows.requests import SendOptions, run_request
+from batchpay.workflows.approve import add_approval
+from batchpay.workflows.check import dry_run
+from batchpay.workflows.requests import Decisions, SendOptions, run_request
 from batchpay.workflows.run import resume as workflow_resume
 from batchpay.workflows.submit import SubmitRequest
 from batchpay.workflows.submit import submit as workflow_submit
@@ -49,7 +52,9 @@ def send(task: Task) -> int:
         run, credentials = run_request(settings, SendOptions())
         stop = run.stop
         with _watched(task, run.stop):
-            plan = PlanText(task.file["name"], task.file["plan"])
+            plan, decisions = PlanText(task.file["name"], task.file["plan"]), Decisions()
+            if task.job["kind"] == "release":
+                plan, decisions = _release(task, settings)
             batch = _batch_of(plan, task, settings)
             progress = _Progress(task, writer)
             if batch is not None:
@@ -63,7 +68,7 @@ def send(task: Task) -> int:
                             raise RunStopped(run.stop.reason or "")
 
                     request = dataclasses.replace(request_of(task.file, path, settings), watch=watch)
-                    submission = SubmitRequest(run, plan=plan)
+                    submission = SubmitRequest(run, decisions, plan)
                     summary, _ = workflow_submit(request, submission, settings, credentials, task.actor(), progress)
     except (FileRefused, WaitingForPerson) as error:
         return _end(task, "stopped", str(error), error.exit_code) if _is_begun(task) else _send_back(task, error)
@@ -87,7 +92,8 @@ def _batch_of(plan: PlanText, task: Task, settings: Settings) -> str | None:
             raise WaitingForPerson(
                 "the person who prepared this is among those who approved it; another person must approve it"
             )
-        if task.file["asked_by"] in ledger.people_off() and ledger.batch_of_plan(found.id) is None:
+        is_used, is_release = ledger.batch_of_plan(found.id) is not None, task.job["kind"] == "release"
+        if task.file["asked_by"] in ledger.people_off() and not (is_used or is_release):
             raise WaitingForPerson("the person who requested this is switched off; another person must request it")
         batch, went_as = ledger.batch_of_plan(found.id), task.file["batch"]
         if batch is None and went_as is not None:
@@ -96,6 +102,37 @@ def _batch_of(plan: PlanText, task: Task, settings: Settings) -> str | None:
             except WrongUse:
                 raise NotUsable(unknown_batch(went_as)) from None
         return batch
+
+
+def _release(task: Task, settings: Settings) -> tuple[PlanText, Decisions]:
+    """Return the plan of the held rows that a person names, signed by them on the page, and what it decides.
+
+    It is kept before it is used, so that a child that is started again continues it. Raises FileRefused if other money
+    would go than the person saw, and WaitingForPerson if their signature is not enough.
+    """
+    asked = options_of(task.file)["release"]
+    decisions = Decisions(release=True, reason=asked["reason"], rows=frozenset(asked["rows"]))
+    if "plan" not in asked:
+        maker = task.actor(task.file["uploaded_by"])
+        with task.upload() as path:
+            request = request_of(task.file, path, settings)
+            plan = dry_run(request, settings, maker, decisions, requests_max=0, results=None, with_plan=True).plan
+        assert plan is not None, "it was asked for"
+        if plan.totals("total") - plan.totals("held_back") != Totals(len(asked["rows"]), asked["cents"]):
+            raise FileRefused("other payments would be sent than the page showed. Nothing was released")
+        with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+            kept = PlanText(task.file["name"], plan.text())
+            view = add_approval(kept, plan.seal, ledger, settings, task.actor())
+        if len(view.counted) < view.needed:
+            raise WaitingForPerson(
+                f"this needs approval by {view.needed} people, who release it on the command line. Nothing was released"
+            )
+        asked["plan"] = view.plan.text()
+        with task.store.write() as db:
+            options = json.dumps(options_of(task.file) | {"release": asked})
+            db.execute("UPDATE file SET options = ? WHERE id = ?", (options, task.file["id"]))
+            task.store.note(db, task.job["made_by"], task.file["id"], f"said of the release: {asked['reason']}")
+    return PlanText(task.file["name"], asked["plan"]), decisions
 
 
 def _is_begun(task: Task) -> bool:
@@ -118,6 +155,8 @@ def _send_back(task: Task, error: BatchpayError) -> int:
 def _end(task: Task, state: str, told: str | None, code: int, **values: str | None) -> int:
     with task.store.write() as db:
         ended = task.store.clock()
+        if task.job["kind"] == "release":
+            values["options"] = json.dumps({key: one for key, one in options_of(task.file).items() if key != "release"})
         if task.store.move(db, task.file["id"], "sending", state, told=told, stop_by=None, ended_at=ended, **values):
             said = "finished the run" if state == "done" else f"stopped: {told or 'payments are waiting'}"
             task.store.note(db, "batchpay", task.file["id"], said)

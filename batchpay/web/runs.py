@@ -25,6 +25,7 @@ from batchpay.web.approval import approvers_of, plan_view
 from batchpay.web.checked import page_context
 from batchpay.web.files import SENT, WENT_ON, batch_of, facts_of, file_or_404, people_by_name
 from batchpay.web.people import Person
+from batchpay.web.releases import held_rows
 from batchpay.web.sign_in import current_person, needs, prove_again
 from batchpay.web.site import Site, download, given_words, refusal, site
 from batchpay.web.spool import Row
@@ -148,6 +149,7 @@ def _context(file: Row) -> dict[str, Any]:
         "may_stop": refused("stop", person, file) is None and not file["stop_by"],
         "is_left": _is_left(file, run),
         "go_on_refused": _go_on_refused(here, person, file, run),
+        "held": held_rows(here, file) if run.summary and run.summary.of(State.REJECTED).rows else [],
         "cancelled": cancellations(here, here.ledger().find(file["batch"])) if run.summary else [],
     }
 

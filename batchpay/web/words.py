@@ -10,7 +10,9 @@ from typing import Any
 from batchpay import text
 from batchpay.payment import ON_THE_WEB, Direction, Totals, parse_cents
 
-_OPTION = re.compile(r",? or (?:use|submit it with) --[a-z-]+(?: --reason TEXT)?| \(batchpay [a-z ]+\)")
+_OPTION = re.compile(
+    r",? or (?:use|submit it with) --[a-z-]+(?: --reason TEXT)?| \(batchpay [a-z ]+\)|: submit FILE --release.*"
+)
 _ON_THE_PAGE = re.compile(rf" \({re.escape(ON_THE_WEB)}\)(?=\)?$)")
 _KINDS = {"xlsx": "xlsx", "xlsm": "xlsx", "parquet": "parquet", "pq": "parquet"}
 

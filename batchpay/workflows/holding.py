@@ -13,10 +13,11 @@ import polars as pl
 
 from batchpay.approval.approvals import may_be_one
 from batchpay.errors import SettingsNotUsable, WaitingForPerson, did_you_mean
+from batchpay.ledger.columns import RELEASED_BY_NAME
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import Actor
 from batchpay.text import printable
-from batchpay.workflows.rejected_earlier import RELEASED_BY_NAME, RejectedEarlier
+from batchpay.workflows.rejected_earlier import RejectedEarlier
 
 if TYPE_CHECKING:
     from batchpay.approval.anomalies import Variance

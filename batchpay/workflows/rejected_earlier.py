@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from batchpay.ledger.columns import CANCELLED
+from batchpay.ledger.columns import CANCELLED, RELEASED_BY_NAME
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import Totals
 from batchpay.schemas.catalogue import suggesting_rules
@@ -23,11 +23,6 @@ from batchpay.workflows.days import OF_REGISTRATION
 if TYPE_CHECKING:  # a check does not load what a run records
     from batchpay.ledger.records import BatchSummary
 
-RELEASED_BY_NAME = frozenset({"achAccountNumber.returned"})
-"""A row that was rejected for one of these alone waits for a person's word about it: a release must name it.
-
-So does one that was rejected for a warning that `policy.hold` names.
-"""
 REJECTED_BEFORE = ("row", "rejected_before")
 """Column and code under which such a row stays rejected, though it passes today's rules."""
 

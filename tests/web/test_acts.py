@@ -26,6 +26,7 @@ ALLOWED = {
         for state in ("approved", "sending")
     },
     "go_on": {("approve", who, state) for who in ("approver", "another") for state in ("stopped", "failed", "done")},
+    "release": {("approve", who, state) for who in ("approver", "another") for state in ("stopped", "failed", "done")},
 }
 """All that anybody may do: role, what they did before with this file, and where it stands."""
 

@@ -1,0 +1,90 @@
+"""Held rows on the page: named, with a note, by another person than whoever prepared them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.web.house import House
+
+GRACE = {"paymentId": "P-1", "invoiceNumber": "A-1", "amount": "10.00", "achNameOnCheck": "Grace Quigley"}
+OTHER = {"paymentId": "P-2", "invoiceNumber": "A-2", "amount": "20.00", "achNameOnCheck": "Ada Byron"}
+CHANGED = GRACE | {"paymentId": "P-3", "invoiceNumber": "A-3", "amount": "30.00", "achAccountNumber": "987654321"}
+NOTE = "called G. Quigley at 212 555 0100, the number of 2019: the account is hers"
+
+
+@pytest.fixture
+def held(house: House) -> str:
+    """A file that was sent but for a payment to a changed account; Pia prepared it, who may approve others' files."""
+    house.policy(hold=["achAccountNumber.changed_account"])
+    house.sent(GRACE)
+    return house.sent(OTHER, CHANGED, by="pia", partial="yes")
+
+
+def release(house: House, file_id: str, by: str = "daniel", code: int = 303, **form: object) -> str:
+    seen = "1 3000"
+    asked = {"seen": seen, "row": "2", "reason": NOTE, "password": True} | form
+    return house.said(by, f"/files/{file_id}/release", code, **asked)
+
+
+def test_another_person_names_a_held_row_and_says_who_was_called(house: House, held: str) -> None:
+    """It is sent once, and the ledger's history has the person and the note as from the command line."""
+    assert house.arrived == {"A-1": 1, "A-2": 1}
+    assert "1 payment, 30.00, waits for a person’s word" in house.page("daniel", f"/files/{held}/run")
+    page = house.page("daniel", f"/files/{held}/release")
+    assert "Grace Quigley" in page and "account" in page and "987654321" not in page and "--release" not in page
+    release(house, held)
+    house.work()
+    assert house.arrived == {"A-1": 1, "A-2": 1, "A-3": 1}
+    (event,) = house.events("released")
+    assert (event["who"], event["why"]) == ("daniel (web)", NOTE)
+    page = house.page("daniel", f"/files/{held}/run")
+    assert "Daniel Osei released line 3: 1 held payment, 30.00" in page and NOTE in page and "Finished" in page
+    assert "waits for a person’s word" not in page
+    assert "No payment of this file waits" in house.page("daniel", f"/files/{held}/release")
+
+
+def test_nobody_releases_their_own_or_without_a_note(house: House, held: str) -> None:
+    """Pia may approve, but not what she prepared; and no one releases unnamed rows, or rows the page did not show."""
+    assert "another person" in release(house, held, "pia", 403)
+    assert "To release held payments, you need the role approve" in release(house, held, "maria", 403)
+    assert "Release and send" not in house.page("pia", f"/files/{held}/release")
+    for code, wrong, form in (
+        (400, "Say who was called", {"reason": "  "}),
+        (400, "Name at least one", {"row": []}),
+        (400, "Name at least one", {"row": ["1", "2"]}),
+        (409, "Other rows are held now", {"seen": "2 5000"}),
+        (401, "password", {"password": "wrong"}),
+    ):
+        assert wrong in release(house, held, code=code, **form)
+    house.add("tara", "Tara Moss", "approve", limit_cents=29_99)
+    assert "above your limit" in release(house, held, "tara", 403)
+    house.work()
+    assert house.arrived == {"A-1": 1, "A-2": 1} and house.events("released") == []
+
+
+def test_a_release_for_which_one_person_is_not_enough_changes_nothing(house: House, held: str) -> None:
+    """From a total of 25.00 two must approve: the page says so, and the rows stay held."""
+    house.policy(second_above="25.00")
+    release(house, held)
+    house.work()
+    assert house.arrived == {"A-1": 1, "A-2": 1} and house.events("released") == []
+    page = house.page("daniel", f"/files/{held}/run")
+    assert "This needs approval by 2 people" in page and "1 payment, 30.00, waits for a person’s word" in page
+
+
+def test_a_child_that_is_started_again_continues_a_release(
+    house: House, held: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one signed and registered the row, and ended before it was sent."""
+
+    def ends(*_: object) -> None:
+        raise SystemExit(1)
+
+    release(house, held)
+    with monkeypatch.context() as patch:
+        patch.setattr("batchpay.workflows.run.run_batch", ends)
+        with pytest.raises(SystemExit):
+            house.work()
+    assert len(house.events("released")) == 1 and house.arrived.total() == 2
+    house.work()
+    assert len(house.events("released")) == 1 and house.arrived["A-3"] == 1
