@@ -283,7 +283,7 @@ BESIDE_THE_WORKFLOWS: dict[str, set[str]] = {
     "gateway.py": {"gateway", "schemas"},  # accounts are not payments
     "operations.py": {"operations"},  # log, metrics and ping surround a call: they are its process' affair
     "sandbox.py": {"sandbox"},  # the sandbox is another program, which shares nothing with the client
-    "web.py": {"web"},  # the page is another entrance, which stands on the workflows as this one does
+    "web.py": {"web", "operations"},  # the page is another entrance, which stands on the workflows; it has its own log
 }
 """Commands that reach a room directly, and why."""
 

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -54,6 +54,8 @@ _home = _option(
     help="Address of a TLS proxy on another machine: it says who its clients are.",
 )
 @_option("--proxy-header", metavar="NAME", help="Header in which a proxy names the person (unix:PATH only).")
+@_option("--log-file", metavar="PATH", help="Append log lines to this file, one for each request.")
+@_option("--log-json", is_flag=True, help="Log as JSON lines (to standard error without --log-file).")
 @click.option("--demo", "is_demo", is_flag=True, help="Try the page: sandbox, made-up files and three people.")
 @click.pass_context
 def web(
@@ -64,6 +66,8 @@ def web(
     behind_tls: bool,
     proxy: str | None,
     proxy_header: str | None,
+    log_file: str | None,
+    log_json: bool,
     is_demo: bool,
 ) -> int | None:
     """Serve the web page for finance people: upload a file, see each mistake in its cell, approve, send, settle.
@@ -80,19 +84,23 @@ def web(
     if is_demo:
         demo(listen, _stop_on_signals)
         return 0
+    from batchpay.operations.logs import close_log, open_log
     from batchpay.web.server import serve
     from batchpay.web.site import Listen
     from batchpay.web.spool import default_home
 
     listening = Listen(listen, hosts, behind_tls, proxy_header, proxy)
-    serve(
-        context.settings,
-        home or default_home(),
-        listening,
-        actor(),
-        ready=lambda url: output.tell(context, {"url": url}, f"batchpay web ready at {url}"),
-        on_stop=_stop_on_signals,
-    )
+    with ExitStack() as ended:
+        if log_file or log_json:
+            ended.callback(close_log, open_log(path=log_file, as_json=log_json))
+        serve(
+            context.settings,
+            home or default_home(),
+            listening,
+            actor(),
+            ready=lambda url: output.tell(context, {"url": url}, f"batchpay web ready at {url}"),
+            on_stop=_stop_on_signals,
+        )
     return 0
 
 

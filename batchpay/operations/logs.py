@@ -26,7 +26,7 @@ FIELDS = (
     "batch", "environment", "file", "row", "rows", "row_ranges", "cents", "accepted", "declined", "in_doubt", "pending",
     "rejected", "attempts", "refusals", "state", "reason", "attempt", "http_status", "rate", "stopped", "exit_code",
     "path", "duration_s", "version",
-    "call", "pid", "host",
+    "method", "who", "address", "call", "pid", "host",
 )  # fmt: skip
 """Fields that an event may have, in the order in which they are written; any other is left out."""
 _NAMES = ("call", "host", "batch", "file", "path", "row_ranges")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import sqlite3
 from functools import cache
 from pathlib import Path
@@ -131,6 +132,16 @@ def _say_headers(answer: Response) -> Response:
         answer.headers[name] = value
     if site().access.behind_tls:
         answer.headers["Strict-Transport-Security"] = "max-age=31536000"
+    person, file_id = g.get("person"), (request.view_args or {}).get("file_id", "")
+    log(
+        "request",
+        method=request.method[:10],
+        path=request.url_rule.rule if request.url_rule is not None else "unknown",  # no address: it may name anything
+        file=file_id if re.fullmatch("[0-9a-f]{16}", file_id) else None,
+        http_status=answer.status_code,
+        who=person.name if person else None,
+        address=request.remote_addr,
+    )
     if request.endpoint != "static_file":
         answer.headers["Cache-Control"] = "no-store"
     return answer

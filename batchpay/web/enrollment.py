@@ -21,7 +21,7 @@ from batchpay.payment import ON_THE_WEB, Actor
 from batchpay.web import people
 from batchpay.web.acts import NOT_NOW, Refusal
 from batchpay.web.people import PROVES, TOTP_PLACE, Person
-from batchpay.web.sign_in import current_person, let_in, prove_again
+from batchpay.web.sign_in import current_person, let_in, note_failure, prove_again
 from batchpay.web.site import Site, refusal, site
 from batchpay.web.spool import Row, WebStore
 
@@ -112,6 +112,7 @@ def enroll_by_form() -> ResponseReturnValue:
     here, token = site(), request.form.get("token", "").strip().rpartition("#")[2][:200]
     found = invited(here.store, token)
     if found is None:
+        note_failure(here, "tried a link to enroll by that is over", None)
         return refusal(Refusal(OVER, 403))
     by_proxy = here.access.proxy_header is not None
     if by_proxy and current_person().name != found["name"]:

@@ -22,7 +22,7 @@ from werkzeug.http import parse_cookie
 from batchpay.text import counted
 from batchpay.web import people
 from batchpay.web.people import Person
-from batchpay.web.site import Site, site
+from batchpay.web.site import FAILURES_MAX, Site, site
 from batchpay.web.spool import Row
 
 IDLE_S, LIFE_S = 30 * 60, 12 * 3600
@@ -137,6 +137,8 @@ def enter() -> ResponseReturnValue:
 def leave() -> ResponseReturnValue:
     """End the session."""
     here = site()
+    if g.get("person") is not None:
+        here.note(current_person(), None, "signed out")
     _end_session(here, g.get("mark"))
     answer = redirect(url_for("sign_in.page"), 303)
     answer.delete_cookie(cookie_name(here), secure=here.access.behind_tls, httponly=True, samesite="Strict")
@@ -170,6 +172,9 @@ def _try(here: Site, buckets: dict[str, int], found: Row | None, *, at_sign_in: 
         code = "".join(request.form.get("code", "").split())[:6]
         is_right = people.take_code(here.store, here.ledger(), found, code)
     if not is_right:
+        did = "failed to sign in" if at_sign_in else "gave a wrong password or code"
+        now = here.clock()
+        note_failure(here, f"{did}; tries must wait from now on" if _wait_s(here, buckets, now) > 0 else did, found)
         return WRONG if at_sign_in else WRONG_AGAIN
     own, *shared = buckets
     with here.store.write() as db:
@@ -181,17 +186,35 @@ def _try(here: Site, buckets: dict[str, int], found: Row | None, *, at_sign_in: 
 
 def _begin_try(here: Site, buckets: dict[str, int]) -> int:
     """Count a try, unless it comes too soon: then return how many seconds are left."""
-    now, wait_s = here.clock(), 0.0
+    now = here.clock()
     with here.store.write() as db:
         db.execute("DELETE FROM failure WHERE at <= ?", (now - WINDOW_S,))
-        for one, free in buckets.items():
-            failures, latest = db.execute("SELECT count(*), max(at) FROM failure WHERE who = ?", (one,)).fetchone()
-            if failures >= free:
-                pause_s = min(2 ** min(failures - free, 10), _PAUSE_S_MAX)
-                wait_s = max(wait_s, latest + pause_s - now)
+        wait_s = _wait_s(here, buckets, now)
         if wait_s <= 0:
             db.executemany("INSERT INTO failure (who, at) VALUES (?, ?)", [(one, now) for one in buckets])
     return math.ceil(wait_s)
+
+
+def _wait_s(here: Site, buckets: dict[str, int], now: float) -> float:
+    wait_s = 0.0
+    for one, free in buckets.items():
+        for failures, latest in here.store.all("SELECT count(*), max(at) FROM failure WHERE who = ?", one):
+            if failures >= free:
+                wait_s = max(wait_s, latest + min(2 ** min(failures - free, 10), _PAUSE_S_MAX) - now)
+    return wait_s
+
+
+def note_failure(here: Site, what: str, found: Row | None) -> None:
+    """Record that somebody was not let in, or not believed; not by a name that nobody has: it may be a password."""
+    now, latest = here.clock(), here.failures
+    if len(latest) == FAILURES_MAX and latest[0] > now - WINDOW_S:
+        return
+    latest.append(now)
+    if len(latest) == FAILURES_MAX and latest[0] > now - WINDOW_S:
+        what += f"; more failures within {WINDOW_S // 60} minutes are not recorded"
+    with here.store.write() as db:
+        who, file_id = found["name"] if found is not None else "unknown", (request.view_args or {}).get("file_id")
+        here.store.note(db, who, file_id, what, f"from {request.remote_addr or 'a socket'}")
 
 
 def let_in(here: Site, found: Row, how: str, then: str) -> ResponseReturnValue:

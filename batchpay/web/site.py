@@ -7,6 +7,7 @@ import functools
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
@@ -36,6 +37,8 @@ _TYPES = {
     "html": "text/html; charset=utf-8",
 }
 _WORDS_MAX = 500
+FAILURES_MAX = 100
+"""Failures to sign in, in a quarter of an hour, that are recorded: a stranger can't fill the disk with them."""
 KEPT_S = 5.0
 """How long a connection to a ledger in a database server is kept."""
 
@@ -112,6 +115,8 @@ class Site:
     reader: Reader
     access: Listen = field(default_factory=Listen)
     clock: Callable[[], float] = time.time
+    failures: deque[float] = field(default_factory=lambda: deque(maxlen=FAILURES_MAX))
+    """When the latest failures to sign in that were recorded happened."""
     fragments: dict[str, tuple[float, tuple[object, ...], str]] = field(default_factory=dict)
     """Progress of the runs under way, by file, as it was rendered a moment ago: when, from which values, the text."""
 

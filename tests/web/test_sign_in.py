@@ -14,7 +14,7 @@ from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor
 from batchpay.web import people, sign_in
 from batchpay.web.app import create_app
-from batchpay.web.site import Listen
+from batchpay.web.site import FAILURES_MAX, Listen
 from tests.web.house import PASSWORD, SAME_ORIGIN, House, words_of
 
 
@@ -273,3 +273,61 @@ def test_a_step_counts_once_and_only_near_its_time() -> None:
 def test_a_secret_is_shown_to_be_typed_and_to_be_linked() -> None:
     assert people.secret_shown(SECRET).replace(" ", "") == "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
     assert people.secret_address(SECRET, "maria").startswith("otpauth://totp/batchpay%3Amaria?secret=GEZDGNBV")
+
+
+def failures(house: House) -> list[tuple[str, str, str]]:
+    """What the page's history says of failures: who, what, from where."""
+    found = house.store.all("SELECT who, what, how FROM event WHERE how LIKE 'from %' ORDER BY number")
+    return [(one["who"], one["what"], one["how"]) for one in found]
+
+
+def test_who_was_not_let_in_is_recorded(house: House) -> None:
+    """With the address, and where pauses begin; what was typed for a name may be a password. Sign-outs as well."""
+    file_id, client = house.ask(), house.app.test_client()
+    enter(client, "my secret passphrase", "wrong")
+    for _ in range(sign_in.FREE):
+        enter(client, "maria", "wrong")
+    enter(client, "maria")
+    form = {"decision": "approve", "seal": house.file(file_id)["seal"], "password": "wrong"}
+    house.post("daniel", f"/files/{file_id}/decide", 401, **form)
+    client.post("/enroll", data={"token": "x" * 43}, headers=SAME_ORIGIN)
+    told = [
+        ("unknown", "failed to sign in"), *[("maria", "failed to sign in")] * (sign_in.FREE - 1),
+        ("maria", "failed to sign in; tries must wait from now on"), ("daniel", "gave a wrong password or code"),
+        ("unknown", "tried a link to enroll by that is over"),
+    ]  # fmt: skip
+    assert failures(house) == [(who, what, "from 127.0.0.1") for who, what in told]
+    house.post("daniel", "/sign-out")
+    assert "signed out" in house.page("lee", "/audit")
+    assert "passphrase" not in house.get("lee", "/audit.csv").get_data(as_text=True)
+
+
+def test_a_stranger_can_not_fill_the_disk(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a thousand addresses: a hundred are recorded in a quarter of an hour, and that there were more."""
+    monkeypatch.setattr(people, "password_is", lambda found, password: False)
+    for number in range(150):
+        address = {"REMOTE_ADDR": f"203.0.113.{number}"}
+        form = {"name": f"n{number}", "password": "x"}
+        house.app.test_client().post("/sign-in", data=form, headers=SAME_ORIGIN, environ_base=address)
+    told = failures(house)
+    assert len(told) == FAILURES_MAX
+    assert "more failures within 15 minutes are not recorded" in told[-1][1]
+    house.now[0] += sign_in.WINDOW_S
+    enter(house.app.test_client(), "maria", "wrong")
+    assert len(failures(house)) == FAILURES_MAX + 1
+
+
+def test_a_line_of_the_log_for_each_request(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    """Who asked for which page of which file, and the answer: nothing that was typed, no token."""
+    caplog.set_level("INFO", "batchpay")
+    file_id = house.ask()
+    caplog.clear()
+    house.get("lee", f"/files/{file_id}/approve?q=query-words")
+    house.get("lee", "/648443924-typed", 404)
+    house.app.test_client().post("/enroll", data={"token": "a-token-of-a-link"}, headers=SAME_ORIGIN)
+    lines = [record.__dict__ for record in caplog.records if record.message == "request"]
+    assert [(one["method"], one["path"], one["http_status"], one["who"]) for one in lines] == [
+        ("GET", "/files/<file_id>/approve", 200, "lee"), ("GET", "unknown", 404, "lee"), ("POST", "/enroll", 403, None),
+    ]  # fmt: skip
+    assert [one["file"] for one in lines] == [file_id, None, None]
+    assert not re.search("query-words|typed|a-token", str([vars(one) for one in caplog.records]))
