@@ -28,6 +28,8 @@ ROW_STATUS = facts("row.status")
 ROW_TOTAL = facts("row.total")
 ROW_SUM = facts("row.sum")
 ROW_SAME_AMOUNT = facts("row.same_amount")
+ROW_SHARED_ACCOUNT = facts("row.shared_account")
+ROW_SPREAD_PAYEE = facts("row.spread_payee")
 ROW_RAGGED = facts("row.ragged")
 ROW_QUOTATION = facts("row.quotation")
 ROW_NO_PAYMENT = facts("row.no_payment")
@@ -47,7 +49,7 @@ def rules() -> list[RuleFacts]:
     for one in (PAYMENT_ID_DUPLICATE, ACCOUNT_RETURNED, *CHANGED_BY_BANK):
         columns = [fact.column for fact in found]
         found.insert(len(columns) - columns[::-1].index(one.column), one)
-    of_rows = [ROW_STATUS, ROW_TOTAL, ROW_MAYBE_TOTAL, ROW_SUM, ROW_SAME_AMOUNT]
+    of_rows = [ROW_STATUS, ROW_TOTAL, ROW_MAYBE_TOTAL, ROW_SUM, ROW_SAME_AMOUNT, ROW_SHARED_ACCOUNT, ROW_SPREAD_PAYEE]
     of_rows += [ROW_INVOICE_PAID, ROW_SAME_INVOICE, ROW_DUPLICATE, ROW_SAME_PAYMENT]
     return [*found, *of_rows, ROW_RAGGED, ROW_QUOTATION, ROW_NO_PAYMENT]
 

@@ -44,6 +44,7 @@ from batchpay.validation.compiled_rules import (
     rule_book,
 )
 from batchpay.validation.duplicates import Late, LateRows, NullWords, Places, Unfit, Uniqueness, late_in_file
+from batchpay.validation.payees import PAYEE, Payees
 from batchpay.validation.rejects import packed, unpacked
 from batchpay.validation.sums import Sums
 from batchpay.validation.verdict import ChunkResult, Verdict, correct, without_marks
@@ -56,7 +57,7 @@ _MANY = 5_000
 """This many rows of one chunk wait for no others, which would only take memory."""
 _BAD_TO_GOOD = 20
 """Where this many rows of a chunk fail for each one that passes, the next chunk is judged without proving first."""
-_PROVEN_COLUMNS = ("_row", "_line", *(name for name in COLUMNS if name in (*CASH_FLOW, *COMPARED)))
+_PROVEN_COLUMNS = ("_row", "_line", *(name for name in COLUMNS if name in (*CASH_FLOW, *COMPARED, *PAYEE)))
 """All columns that are counted and compared for a row that keeps every rule."""
 _COUNTED_AS_IS = {"amount": AMOUNT, "achAccountNumber": ACCOUNT}
 _COMPARED_AS_IS = {**_COUNTED_AS_IS, PAYMENT_ID: IDENTIFIER, "invoiceNumber": IDENTIFIER}
@@ -109,7 +110,7 @@ class RowCheck:
         """One bit per row, chunk by chunk: it is proven and has no warning."""
         self._repeats = self._unique.repeats()
         self._in_file = late_in_file(self._repeats, options)
-        self._null_words = NullWords()
+        self._null_words, self._payees = NullWords(), Payees(storage)
 
     def results(self) -> Iterator[ChunkResult]:
         """Read the file and yield each row once; rows that are not proven come some thousand rows later."""
@@ -118,11 +119,13 @@ class RowCheck:
                 self._unique.add(result.findings.rows, None, self._incomparable(result.findings))
             else:
                 self._unique.add(result.findings.rows, result.cents if self._is_compared_as_is else None, None)
+            self._payees.add(result.findings.rows, result.passed)
             self._null_words.add(result.findings, result.passed)
             yield result
             del result  # do not keep a chunk in memory while waiting for the next one
         self._repeats = self._unique.repeats()
-        self._in_file = [*late_in_file(self._repeats, self._options), *self._null_words.late()]
+        of_payees = self._payees.late(self._places, self._options)
+        self._in_file = [*late_in_file(self._repeats, self._options), *of_payees, *self._null_words.late()]
 
     @property
     def late(self) -> pl.Series:
@@ -134,7 +137,7 @@ class RowCheck:
         """Yield column, code and rows of warnings with these names that the file as a whole causes, after `results`."""
         for one in self._in_file:
             if one.facts.severity == "warning" and one.facts.name in names:
-                yield one.facts.column, one.facts.code, one.rows["_row"]
+                yield one.facts.column, one.facts.code, one.rows["_row"] if one.held is None else one.held
 
     @property
     def allowed(self) -> pl.DataFrame:

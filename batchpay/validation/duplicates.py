@@ -97,12 +97,17 @@ class Digests:
 
     def add(self, rows: pl.DataFrame) -> None:
         """Record a chunk's rows that have every compared column; of those columns only digests are kept."""
-        some = rows.drop_nulls(self._of)
-        self._spool.append(some.select(pl.exclude(self._of), *self._digests))
-        self._count += some.height
+        self.keep(rows.drop_nulls(self._of).select(pl.exclude(self._of), *self._digests))
 
-    def repeated(self, *same: str, where: str | None = None) -> Iterator[pl.DataFrame]:
+    def keep(self, digests: pl.DataFrame) -> None:
+        """Record rows of which digests were made elsewhere."""
+        self._spool.append(digests)
+        self._count += digests.height
+
+    def repeated(self, *same: str, where: str | None = None, times: int = 2) -> Iterator[pl.DataFrame]:
         """Yield the rows that share these digests with another row, in row order within each frame.
+
+        If `times` is more than two, there are as many rows with the first of them.
 
         Only rows where the column `where` is true, if there is one.
         """
@@ -112,7 +117,7 @@ class Digests:
             frames = (frame.filter(wanted & (pl.col(same[0]) % parts == part)) for frame in self._spool)
             rows = pl.concat(frames, how="vertical_relaxed")  # a column of a chunk may have no value, and so no type
             digests = rows.get_column(same[0]).sort()
-            again = digests.filter(digests == digests.shift(1)).unique()
+            again = digests.filter(digests == digests.shift(times - 1)).unique()
             some = rows.filter(pl.col(same[0]).is_in(again.implode())).sort(*same, "_row")
             alike = pl.all_horizontal(pl.col(name) == pl.col(name).shift(1) for name in same)
             yield some.filter(alike | alike.shift(-1)).sort("_row")
@@ -311,6 +316,8 @@ class InFile:
     rows: pl.DataFrame
     """`_row`, and the columns that `message` reads: messages are made for some rows at a time."""
     message: pl.Expr
+    held: pl.Series | None = None
+    """The rows that `policy.hold` holds, where one row is told for more of them."""
 
 
 class NullWords:

@@ -162,6 +162,7 @@ def check_rows(
     """Return the findings of every row, in order; keys other than the known columns are ignored."""
     options = options or Options()
     checked = [_checked_row(row, as_of, options) for row in rows]
+    _payees(checked)
     _null_payees(checked)
     _payment_ids(checked)
     _same_bills(checked, options)
@@ -252,6 +253,25 @@ def _null_payees(rows: Sequence[_Row]) -> None:
     if len({(row.cells["achRoutingNumber"], row.cells["achAccountNumber"]) for row, _ in found}) > 1:
         for row, column in found:
             row.fail(column, "placeholder")
+
+
+def _payees(rows: Sequence[_Row]) -> None:
+    """Tell once of an account that five names are paid to, and of a payee that is paid to five accounts."""
+    of_account: dict[tuple[str | None, ...], list[tuple[_Row, object]]] = {}
+    of_payee: dict[tuple[str | None, ...], list[tuple[_Row, object]]] = {}
+    for row in rows:
+        if row.cells["transactionType"] != "CREDIT" or any(severity == ERROR for _, _, severity in row.findings):
+            continue
+        account = (row.cells["achRoutingNumber"], row.cells["achAccountNumber"])
+        name, identifier = row.cells["achNameOnCheck"], row.cells["billingInternalId"]
+        of_account.setdefault(account, []).append((row, name))
+        payee = (identifier,) if identifier else (name, row.cells["billingAddressLine1"], row.cells["billingZip"])
+        if None not in payee:
+            of_payee.setdefault(payee, []).append((row, account))
+    for code, groups in (("shared_account", of_account), ("spread_payee", of_payee)):
+        for group in groups.values():
+            if len({one for _, one in group}) > 4:
+                group[0][0].findings.add((WHOLE_ROW, code, WARNING))
 
 
 def _text(row: _Row, column: str, value: str) -> None:

@@ -103,6 +103,8 @@ def valid_row(random: Random, number: int) -> Row:
     for column in _FREE_COLUMNS:
         if draw() < 0.4:
             row[column] = random.choice(_TEXTS)
+    if row["billingInternalId"]:
+        row["billingInternalId"] += f" {number}"  # each payee has one account
     for node in ("billing", "shipping"):
         if draw() < 0.6:
             _fill_address(row, node, random)

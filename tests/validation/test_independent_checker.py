@@ -32,6 +32,8 @@ _BEYOND_A_ROW = {
     ("row", "status", ERROR),
     ("row", "total", ERROR),
     ("row", "sum", WARNING),
+    ("row", "shared_account", WARNING),
+    ("row", "spread_payee", WARNING),
     ("row", "same_invoice", ERROR),
     ("amount", "limit", ERROR),
     ("achAccountNumber", "returned", ERROR),

@@ -106,6 +106,8 @@ row.total error H
 row.total warning H
 row.sum warning H
 row.same_amount warning H
+row.shared_account warning H
+row.spread_payee warning H
 achAccountNumber.returned error N
 achAccountNumber.changed_by_bank error N
 achRoutingNumber.changed_by_bank error N
@@ -177,7 +179,7 @@ def test_rules_as_markdown_and_text_name_every_code() -> None:
     assert [line for line in table if line.startswith(tuple(f"| {column} " for column in COLUMNS))][:-2] == [
         f"| {fact.column} | {fact.words} | {fact.code} | {fact.severity} | {fact.source} |" for fact in own
     ]
-    assert sum(line.startswith(("| every text", "| names, ", "| the row")) for line in table) == 17
+    assert sum(line.startswith(("| every text", "| names, ", "| the row")) for line in table) == 19
     text = CliRunner().invoke(cli, ["rules"]).stdout
     assert all(fact.code in text for fact in catalogue.rules())
 
@@ -189,6 +191,8 @@ _OF_SEVERAL_ROWS = (
     "same_payment",
     "same_amount",
     "same_invoice",
+    "shared_account",
+    "spread_payee",
     "total",
     "sum",
 )
