@@ -23,6 +23,7 @@ from batchpay.web.grid import Grid
 from batchpay.web.sign_in import current_person, prove_again
 from batchpay.web.site import Site, given_words, refusal, site
 from batchpay.web.spool import Row
+from batchpay.workflows.holding import is_note
 from batchpay.workflows.policy import policy_in_force
 
 blueprint = Blueprint("releases", __name__)
@@ -114,7 +115,7 @@ def release(file_id: str) -> ResponseReturnValue:
         )
     elif not rows or len(rows) != len(named):
         problem = Refusal("Name at least one row that is held. Nothing was done.", 400)
-    elif not reason:
+    elif not is_note(reason):
         problem = Refusal("Say who was called, and by which number that you already had. Nothing was done.", 400)
     else:
         problem = over_limit(person, cents)

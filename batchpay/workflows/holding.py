@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from batchpay.approval.approvals import may_be_one
-from batchpay.errors import SettingsNotUsable, WaitingForPerson, did_you_mean
+from batchpay.errors import SettingsNotUsable, WaitingForPerson, WrongUse, did_you_mean
 from batchpay.ledger.columns import RELEASED_BY_NAME
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import Actor
@@ -31,6 +31,7 @@ _HELD = (
     "{}held for a person, who releases it by name once they know that it is right: submit FILE --release --rows {} "
     "--reason TEXT"
 )
+_NOTE_WORDS = 3
 
 
 def held_names(names: Collection[str]) -> frozenset[str]:
@@ -85,12 +86,26 @@ def rejected_earlier(ledger: Ledger, batch: BatchSummary, names: frozenset[str])
     return RejectedEarlier(ledger, batch, RELEASED_BY_NAME | names)
 
 
-def refuse_own_release(
-    ledger: Ledger, batch: BatchSummary, names: frozenset[str], rows: Collection[int], actor: Actor
-) -> None:
+def is_note(words: str) -> bool:
+    """Return whether this can say who was called, and by which number: "ok" and "n/a" can't."""
+    return len(set(words.casefold().split())) >= _NOTE_WORDS
+
+
+def require_release(
+    ledger: Ledger, batch: BatchSummary, names: frozenset[str], rows: Collection[int], note: str
+) -> bool:
+    """Return whether held rows are released; raises WrongUse without a note of who was called."""
+    held = rejected_earlier(ledger, batch, names).by_name.intersection(rows) if rows else ()
+    if held and not is_note(note):
+        raise WrongUse(
+            f"row {min(held)} is held for a person: write as --reason who was called, and by which number that you had "
+            "before; nothing was released"
+        )
+    return bool(held)
+
+
+def refuse_own_release(ledger: Ledger, batch: BatchSummary, actor: Actor) -> None:
     """Raise WaitingForPerson if whoever registered a batch releases held rows of it."""
-    if not rejected_earlier(ledger, batch, names).by_name.intersection(rows):
-        return
     maker = next(event.who for event in ledger.events(batch.batch) if event.kind == "registered")
     if may_be_one(Actor.read(maker), actor):
         raise WaitingForPerson(

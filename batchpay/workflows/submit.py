@@ -58,7 +58,7 @@ from batchpay.workflows.file_check import (
     open_file,
 )
 from batchpay.workflows.held_back import Fails, repeated
-from batchpay.workflows.holding import refuse_own_release
+from batchpay.workflows.holding import refuse_own_release, require_release
 from batchpay.workflows.move_gateway import notes_on_gateway
 from batchpay.workflows.policy import policy_in_force, settle_policy
 from batchpay.workflows.rejected_earlier import RejectedEarlier
@@ -277,9 +277,10 @@ class _Submission:
         """Make pending what an earlier call rejected and is valid now: a named person requested it, with a reason."""
         ledger, checked, rejected = self._ledger, self.checked, RejectedEarlier(self._ledger, known)
         form = request_form(self._settings.gateway)
-        if self._policy.asks and not approvals:
-            hold = policy_in_force(ledger, self._settings).hold
-            refuse_own_release(ledger, known, hold, self._decisions.rows or (), self._actor)
+        hold = policy_in_force(ledger, self._settings).hold
+        rows, note = self._decisions.rows or (), self._decisions.reason or ""
+        if require_release(ledger, known, hold, rows, note) and self._policy.asks and not approvals:
+            refuse_own_release(ledger, known, self._actor)
 
         def payments() -> Iterator[PaymentColumns]:
             for rows in valid_rows(checked.source, checked.request.rules, checked.verdict):

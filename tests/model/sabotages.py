@@ -45,7 +45,7 @@ DEFECTS = (
     ),
     Defect(
         "C whoever registered a held row releases it", "held:0:0:0",
-        (("workflows/submit.py", "if self._policy.asks and not approvals:", "if self._policy.asks and approvals:"),),
+        (("workflows/submit.py", "and self._policy.asks and not approvals:", "and self._policy.asks and approvals:"),),
     ),
     Defect(
         "E a gap in a series waits for nobody", "numbered:0:0:0",

@@ -50,6 +50,7 @@ def test_nobody_releases_their_own_or_without_a_note(house: House, held: str) ->
     assert "Release and send" not in house.page("pia", f"/files/{held}/release")
     for code, wrong, form in (
         (400, "Say who was called", {"reason": "  "}),
+        (400, "Say who was called", {"reason": "called her"}),
         (400, "Name at least one", {"row": []}),
         (400, "Name at least one", {"row": ["1", "2"]}),
         (409, "Other rows are held now", {"seen": "2 5000"}),

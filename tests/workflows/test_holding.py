@@ -79,8 +79,22 @@ def test_any_warning_can_be_held(desk: Desk, name: str, rows: tuple[dict[str, st
     path = desk.file("june.csv", *rows)
     assert (desk.submit(path).exit_code, desk.arrived.total()) == (3, 2)
     assert [(one.row, one.name) for one in desk.verdict.failures] == [(held, name)]
-    assert desk.submit(path, release="called them", rows=[held]).released.rows == 1
+    assert desk.submit(path, release="called them at the old number", rows=[held]).released.rows == 1
     assert desk.arrived.total() == 3
+
+
+def test_an_account_of_many_payees_is_held_with_all_its_rows(desk: Desk) -> None:
+    """The warning is told once, of the first row; if that alone waited, all others were paid."""
+    hold(desk, "row.shared_account")
+    desk.settings = replace(desk.settings, limits=LimitsSettings(max_rejected="0"))
+    rows = [
+        GRACE | {"achNameOnCheck": f"Payee {number}", "paymentId": f"P-{number}"} | {"invoiceNumber": f"A-{number}"}
+        for number in range(4, 9)
+    ]
+    path = desk.file("june.csv", CHANGED, *rows)
+    assert (desk.submit(path).exit_code, desk.arrived) == (3, {"A-3": 1})
+    assert desk.submit(path, release="called all of them at the numbers on file", rows=[3, 4]).released.rows == 2
+    assert desk.arrived == {"A-3": 1, "A-5": 1, "A-6": 1}
 
 
 def test_whoever_registered_a_row_does_not_release_it_where_others_must_approve(desk: Desk) -> None:
@@ -90,10 +104,22 @@ def test_whoever_registered_a_row_does_not_release_it_where_others_must_approve(
     june = desk.file("june.csv", OTHER, CHANGED)
     desk.submit(june)
     with pytest.raises(WaitingForPerson, match="another person must release"):
-        desk.submit(june, release="called her", rows=[2])
+        desk.submit(june, release="called her at home", rows=[2])
     assert desk.events("released") == []
     desk.actor = Actor("ben", "desk-4")
-    assert desk.submit(june, release="called her", rows=[2]).released.rows == 1
+    assert desk.submit(june, release="called her at home", rows=[2]).released.rows == 1
+
+
+@pytest.mark.parametrize("note", ["x", "ok", "n/a", "called her", "ok ok ok ok"])
+def test_a_held_row_needs_a_note_of_who_was_called(desk: Desk, note: str) -> None:
+    """The record of why a changed account was paid said "ok"; in a company of one as well."""
+    desk.submit(desk.file("may.csv", GRACE))
+    hold(desk, HELD)
+    june = desk.file("june.csv", OTHER, CHANGED)
+    desk.submit(june)
+    with pytest.raises(WrongUse, match=r"row 2 is held for a person: write as --reason who was called.*nothing was"):
+        desk.submit(june, release=note, rows=[2])
+    assert (desk.arrived.total(), desk.events("released")) == (2, [])
 
 
 def test_a_name_that_is_no_warning_is_refused(desk: Desk) -> None:

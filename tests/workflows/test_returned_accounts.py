@@ -214,8 +214,8 @@ def test_a_release_by_name_ends_it_until_the_next_return(desk: Desk) -> None:
     path = desk.folder / "next.csv"
     for rows in (None, {2}):
         if rows is None:
-            assert desk.submit(path, release="called them").released == Totals()
-    assert desk.submit(path, release="called them", rows={1}).released == Totals(1, 20_00)
+            assert desk.submit(path, release="called them at the old number").released == Totals()
+    assert desk.submit(path, release="called them at the old number", rows={1}).released == Totals(1, 20_00)
     assert failures(desk, NEXT | {"paymentId": "P-4", "invoiceNumber": "A-4"}) == []
     took_in(desk, desk.resume(None).batch, "R02", cents=20_00)
     assert failures(desk, NEXT | {"paymentId": "P-5", "invoiceNumber": "A-5"}) == [(1, "achAccountNumber.returned")]
@@ -228,7 +228,7 @@ def test_what_the_payer_stopped_is_ended_by_no_release(desk: Desk) -> None:
     took_in(desk, first, "R08")
     path = desk.file("next.csv", NEXT | {"transactionType": "DEBIT"})
     assert desk.submit(path).exit_code == 3
-    assert desk.submit(path, release="they agree", rows={1}).released == Totals()
+    assert desk.submit(path, release="they agree by letter", rows={1}).released == Totals()
     assert desk.arrived == {"A-1": 1}
 
 
