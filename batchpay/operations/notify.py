@@ -130,6 +130,12 @@ def notify_plan(settings: Settings, notice: Notice | None, plan: Plan, *, is_dec
     return notify(settings, notice, file=plan.content["file"], apart=apart, about=about)
 
 
+def notify_wait(settings: Settings, batch: BatchSummary) -> str | None:
+    """Ask for the approval of what is due of a batch that was registered before."""
+    apart, about = batch.due_apart_by(batch.today), batch.digest.hex()
+    return notify(settings, Notice.APPROVAL_REQUESTED, batch=batch.batch, file=batch.file, apart=apart, about=about)
+
+
 def notify_run(settings: Settings, before: BatchSummary, finished: BatchSummary) -> str | None:
     """Send the notices of a run: new doubts, and how it ended if it sent anything or was stopped."""
     name, file, about = finished.batch, finished.file, finished.digest.hex()

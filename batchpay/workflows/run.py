@@ -35,7 +35,7 @@ from batchpay.ledger.contract import Ledger, Run
 from batchpay.ledger.open import ledger_if_any, open_ledger
 from batchpay.ledger.records import BatchSummary, PendingPayment
 from batchpay.operations.logs import is_logging, log
-from batchpay.operations.notify import notify_run
+from batchpay.operations.notify import notify_run, notify_wait
 from batchpay.payment import Actor, RunWork, State, Totals
 from batchpay.reports.results import told_more, write_results
 from batchpay.sending.limits import Limits, StopRequest
@@ -379,11 +379,15 @@ def _require_certain_day(ledger: Ledger, batch: BatchSummary) -> None:
 
 
 def _require_approval(ledger: Ledger, batch: BatchSummary, settings: Settings, request: RunRequest) -> None:
-    """Raise WaitingForPerson if pending rows were approved by fewer people than the policy requires today."""
+    """Raise WaitingForPerson, and tell `notify.url`, if fewer people than the policy requires approved what is due."""
     policy = policy_in_force(ledger, settings).approvals
     if policy.asks and batch.due.rows:
         approvals = max(request.approvals or 0, ledger.approvers(batch.batch))
-        policy.require(batch.file, batch.sendable.cents, approvals)
+        try:
+            policy.require(batch.file, batch.sendable.cents, approvals)
+        except WaitingForPerson:
+            notify_wait(settings, batch)
+            raise
 
 
 def _refuse_what_changed(ledger: Ledger, batch: BatchSummary, settings: Settings, request: RunRequest) -> BatchSummary:

@@ -18,10 +18,14 @@ import pytest
 
 from batchpay.errors import FileRefused, SettingsNotUsable, WaitingForPerson
 from batchpay.operations.notify import Notice, kept_path, look, notify
-from batchpay.payment import Totals
+from batchpay.payment import Actor, Totals
+from batchpay.sending.limits import Limits
 from batchpay.settings import LimitsSettings, NotifySettings, PolicySettings, load_settings
 from batchpay.workflows import run
+from batchpay.workflows.approve import approve_plan, write_plan
+from batchpay.workflows.policy import decide_lowering, set_policy
 from batchpay.workflows.returns import take_returns
+from batchpay.workflows.run import RunRequest
 from tests.support.monitor import Monitor, monitor
 from tests.workflows.desk import ANN, DECLINED, IN_DOUBT, Desk, Quiet
 
@@ -123,6 +127,43 @@ def test_an_approval_is_asked_for_until_it_has_arrived_and_no_longer_than_it_is_
     assert kept_path(desk.settings).stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.usefixtures("on_both")
+def test_a_batch_that_waits_for_an_approval_asks_for_it_once(desk: Desk) -> None:
+    """`resume --due` by cron waited every night, and nobody heard of it; once it is sent, nobody is asked anymore."""
+    desk.submit(desk.file("pay.csv", ROW, OTHER), run=RunRequest(desk.folder / "r.csv", Limits(rows_max=1)))
+    desk.settings = replace(desk.settings, policy=PolicySettings(approvals=1, variance=False))
+    with monitor() as kept:
+        told(desk, kept.origin)
+        for _night in range(2):
+            with pytest.raises(WaitingForPerson):
+                call(lambda: desk.resume(None))
+        (found,) = events(kept)
+        assert (found["event"], found["cents"]) == ("approval_requested", {"DEBIT": 2000})
+        desk.settings = replace(desk.settings, policy=PolicySettings())
+        call(lambda: desk.resume(None))
+    assert [one["event"] for one in events(kept)] == ["approval_requested", "finished"]
+    assert json.loads(kept_path(desk.settings).read_text()) == {}
+
+
+@pytest.mark.usefixtures("on_both")
+def test_a_plan_and_a_lowering_are_told_with_what_was_decided(desk: Desk) -> None:
+    """Prepared, approved; asked for, refused: each decision ends the asking."""
+    desk.settings = replace(desk.settings, policy=PolicySettings(approvals=1, variance=False))
+    ben, plan = Actor("ben", "desk-4"), str(desk.folder / "plan.json")
+    with monitor() as kept:
+        told(desk, kept.origin)
+        prepared = desk.dry_run(desk.file("pay.csv", ROW), with_plan=True).plan
+        assert prepared is not None
+        call(lambda: write_plan(prepared, plan, desk.settings, asks=True))
+        call(lambda: approve_plan(plan, prepared.seal, desk.settings, ben))
+        call(lambda: set_policy(desk.settings, {"approvals": 1}, None, "four eyes", ANN))
+        call(lambda: set_policy(desk.settings, {"approvals": 0}, None, "in a hurry", ANN))
+        call(lambda: decide_lowering(desk.settings, ben, "no"))
+    names = [one["event"] for one in events(kept)]
+    assert names == ["approval_requested", "approval_given", "policy_lowering"]
+    assert json.loads(kept_path(desk.settings).read_text()) == {}
+
+
 def test_a_limit_is_told(desk: Desk) -> None:
     """A file that is refused for a limit."""
     desk.settings = replace(desk.settings, limits=LimitsSettings(max_total="5.00"))
@@ -204,6 +245,7 @@ def test_the_address_is_a_secret_that_no_variable_sets(desk: Desk, monkeypatch: 
     assert "readable by other users" in problem and look(desk.settings).exit_code == 5
 
 
+@pytest.mark.usefixtures("on_both")
 def test_it_is_told_after_the_commit(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is told can look: the ledger has it by then."""
     seen: list[list[tuple[str, str | None]]] = []
