@@ -1,13 +1,15 @@
 """Settings: one frozen object, built once from `batchpay.toml` and the environment, passed down in parts.
 
-An option overrides the environment, the environment overrides the file. Every setting is declared once below: its key
-in the file is `table.name`, its environment variable is next to it. Unknown keys are refused, since a mistyped limit is
-no limit. Keys are not settings: gateway/credentials.py and the ledger read theirs with `read_secret_file` when needed.
+An option overrides the environment, the environment overrides the file. Every setting has its type and default below,
+and a line in settings.csv: key in the file, environment variable, bounds, meaning. Unknown keys are refused, since a
+mistyped limit is no limit. Keys are not settings: gateway/credentials.py and the ledger read theirs with
+`read_secret_file` when needed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import math
 import os
 import re
@@ -16,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from decimal import Decimal
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from batchpay.errors import CredentialsNotUsable, SettingsNotUsable, did_you_mean
@@ -30,7 +33,6 @@ RATE_LEAST, RATE_MOST = 0.1, 20_000.0
 DAYS_MOST = 100_000
 """Bound of every setting and option that counts days: 273 years, so that each leads to a date."""
 
-_NAME = "[A-Za-z0-9_-]+", "a name of letters, digits, - and _"
 _GUARDS = ("policy", "limits", "rules", "notify")
 """Tables of settings that prevent payments, or tell of them: one that only seems to be set is noticed too late."""
 _KEY_HINT = ": the key is in the file that BATCHPAY_API_KEY_FILE names, or in BATCHPAY_API_KEY"
@@ -40,181 +42,80 @@ _BOOLEAN_WORDS = {
 }
 
 
-def _setting(
-    default: Any,
-    help_text: str,
-    *,
-    environment: str | None = None,
-    least: float | None = None,
-    most: float | None = None,
-    form: tuple[str, str] | None = None,
-    secret: bool = False,
-) -> Any:
-    """Declare a setting: default, meaning for the docs, variable, bounds, form (a pattern, and the same in words).
-
-    A secret one is in no text that shows the settings.
-    """
-    metadata = {"help": help_text, "environment": environment, "least": least, "most": most, "form": form}
-    if isinstance(default, (list, dict)):
-        return field(default_factory=lambda: type(default)(default), metadata=metadata)
-    return field(default=default, metadata=metadata, repr=not secret)
-
-
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
     """[gateway]: where payments go and how an exchange with the gateway is bounded."""
 
-    base_url: str = _setting("", "origin of both APIs", environment="BATCHPAY_BASE_URL")
-    api_id: str = _setting("", "sent in SERVICE-API-ID and svs-api-id", environment="BATCHPAY_API_ID")
-    environment: str = _setting(
-        "",
-        "`live` or `test`, which never mix; by default `test` where the gateway is on loopback, else `live`",
-        environment="BATCHPAY_ENVIRONMENT",
-    )
-    service_header: str = _setting(
-        "SERVICE",
-        "the word for SERVICE in the payment API's header names",
-        environment="BATCHPAY_SERVICE_HEADER",
-        form=_NAME,
-    )
-    timeout: float = _setting(
-        30.0, "wall-clock seconds for one request, connect to last byte", environment="BATCHPAY_TIMEOUT", least=0.1
-    )
-    connect_timeout: float = _setting(10.0, "seconds for name lookup, connection and TLS handshake", least=0.1)
-    keep_alive: bool = _setting(
-        True, "one connection for many payments, if the gateway keeps it open; false opens one for each"
-    )
-    idle_s: float = _setting(4.0, "a kept connection that was idle for longer is closed and not used again", least=0.0)
-    answer_bytes_max: int = _setting(65_536, "an answer longer than this leaves the row in doubt", least=256)
-    proxy: str = _setting("", "an explicit HTTP proxy; none is ever taken from the environment")
-    api_key_command: str = _setting(
-        "",
-        "a command that prints the API key, run once without a shell, for at most 30 seconds",
-        environment="BATCHPAY_API_KEY_COMMAND",
-    )
-    ca_bundle: str = _setting("", "a PEM file of certificate authorities instead of the built-in ones")
-    client_cert: str = _setting("", "a PEM file of the certificate that this client shows (mutual TLS)")
-    client_key: str = _setting("", "its private key, mode 0600; default in the same file")
-    payment_path: str = _setting("/v2/api/payment.json", "path of a payment (or /v2/api/payment?format=json)")
-    resend_after_429: bool = _setting(True, "a payment answered with 429 is pending again")
-    resend_after_503: bool = _setting(False, "a payment answered with 503 and Retry-After is pending again")
-    reference_is_unique: bool = _setting(
-        True, "an accepted payment with the reference of another one is in doubt; false where the gateway repeats them"
-    )
-    stamp_invoice: bool = _setting(True, "fill a blank invoiceNumber with a short unique reference")
-    recurring_agreement: str = _setting(
-        "1", 'how recurringAgreementFlag Y is sent: "1" as the number, "Y" as the letter', form=("[1Yy]", '"1" or "Y"')
-    )
-    emails_node: str = _setting("emails", "name of the node for several billing e-mails", form=_NAME)
-    profile: dict[str, Any] = _setting({}, "changes to the table 'What an answer means'")
+    base_url: str = ""
+    api_id: str = ""
+    environment: str = ""
+    service_header: str = "SERVICE"
+    timeout: float = 30.0
+    connect_timeout: float = 10.0
+    keep_alive: bool = True
+    idle_s: float = 4.0
+    answer_bytes_max: int = 65_536
+    proxy: str = ""
+    api_key_command: str = ""
+    ca_bundle: str = ""
+    client_cert: str = ""
+    client_key: str = ""
+    payment_path: str = "/v2/api/payment.json"
+    resend_after_429: bool = True
+    resend_after_503: bool = False
+    reference_is_unique: bool = True
+    stamp_invoice: bool = True
+    recurring_agreement: str = "1"
+    emails_node: str = "emails"
+    profile: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class SubmitSettings:
     """[submit]: pace, concurrency and stops of a run."""
 
-    rate: str = _setting("10", "most requests per second, or auto", environment="BATCHPAY_RATE")
-    workers: int = _setting(
-        8,
-        "requests in flight at once: the most rows a crash can leave in doubt",
-        environment="BATCHPAY_WORKERS",
-        least=1,
-    )
-    max_in_doubt: int = _setting(5, "the run stops after this many rows in doubt", least=1)
-    max_in_doubt_in_a_row: int = _setting(3, "the run stops after this many rows in doubt in a row", least=1)
-    attempts_max: int = _setting(
-        6,
-        "attempts per row, as long as each proves that nothing was applied; a row refused with 429 has at least "
-        "the time of this many waits of `submit.wait_s_max`",
-        least=1,
-    )
-    wait_s_max: float = _setting(60.0, "longest wait between two attempts, whatever Retry-After asks", least=0.0)
+    rate: str = "10"
+    workers: int = 8
+    max_in_doubt: int = 5
+    max_in_doubt_in_a_row: int = 3
+    attempts_max: int = 6
+    wait_s_max: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerSettings:
     """[ledger]: the durable record, its key and its witness."""
 
-    url: str = _setting(
-        "",
-        "path of the ledger, or `postgresql://…`; default in the user's state directory",
-        environment="BATCHPAY_LEDGER",
-    )
-    key_file: str = _setting("", "key of digests and encryption, mode 0600", environment="BATCHPAY_LEDGER_KEY_FILE")
-    witness: str = _setting("", "append-only file kept apart from the ledger; default next to the key")
-    machine: str = _setting(
-        "", "this machine's identity for the ledger; else `/etc/machine-id`", environment="BATCHPAY_MACHINE"
-    )
-    pooler: bool = _setting(
-        False,
-        "`ledger.url` names a pooler that may give each transaction another server connection (pgbouncer)",
-        environment="BATCHPAY_LEDGER_POOLER",
-    )
+    url: str = ""
+    key_file: str = ""
+    witness: str = ""
+    machine: str = ""
+    pooler: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySettings:
     """[policy]: house rules that can be changed."""
 
-    require_agreement: bool = _setting(True, "a row whose payer does not agree is rejected")
-    past_start: bool = _setting(True, "a recurring payment can't start before today")
-    duplicate_days: int = _setting(
-        5,
-        "days within which a bill is a duplicate of an earlier batch's, if it has no invoice number or another "
-        "paymentId",
-        least=0,
-        most=DAYS_MOST,
-    )
-    clock_ahead_days: int = _setting(
-        60, "doubt the clock this many days after the ledger's last event", least=1, most=DAYS_MOST
-    )
-    zone: str = _setting(
-        "",
-        "time zone of the days that `payOn` names, like America/New_York; a ledger without one takes it over for good: "
-        "`batchpay ledger policy set` changes it",
-    )
-    stale_days: int = _setting(
-        7, "days without any event after which `resume` needs --stale --reason", least=1, most=DAYS_MOST
-    )
-    variance: bool = _setting(True, "warn about new payees, changed accounts and unusual amounts")
-    first_payment_above: str = _setting(
-        "", "a payee's first payment above this amount is the warning `amount.first_payment`; none by default"
-    )
-    approvals: int = _setting(
-        0, "how many other people must approve what is sent", environment="BATCHPAY_APPROVALS", least=0, most=2
-    )
-    approve_above: str = _setting(
-        "0.00",
-        "approval is needed for this total or more, debits and credits together",
-        environment="BATCHPAY_APPROVE_ABOVE",
-    )
-    second_above: str = _setting(
-        "",
-        "two people must approve this total or more, whatever `policy.approvals` says; none by default",
-        environment="BATCHPAY_SECOND_ABOVE",
-    )
-    approval_days: int = _setting(
-        7,
-        "days after which an unused approval no longer counts",
-        environment="BATCHPAY_APPROVAL_DAYS",
-        least=1,
-        most=DAYS_MOST,
-    )
-    approval_window: int = _setting(
-        24,
-        "hours: what one person registered or released without approval in this time counts together",
-        environment="BATCHPAY_APPROVAL_WINDOW",
-        least=1,
-        most=8760,
-    )
-    makers_exempt: list[str] = _setting(
-        [], "accounts, like that of a cron job, of which each file counts by itself, not what they registered before"
-    )
-    hold: list[str] = _setting([], "warnings, as column.code, with which a row is held until a person releases it")
-    rules_off: list[str] = _setting([], "house rules (source H) switched off, as column.code")
+    require_agreement: bool = True
+    past_start: bool = True
+    duplicate_days: int = 5
+    clock_ahead_days: int = 60
+    zone: str = ""
+    stale_days: int = 7
+    variance: bool = True
+    first_payment_above: str = ""
+    approvals: int = 0
+    approve_above: str = "0.00"
+    second_above: str = ""
+    approval_days: int = 7
+    approval_window: int = 24
+    makers_exempt: list[str] = field(default_factory=list)
+    hold: list[str] = field(default_factory=list)
+    rules_off: list[str] = field(default_factory=list)
     given: tuple[Mapping[str, Any], Mapping[str, Any]] = field(default=({}, {}), repr=False)
     """What the settings file says, and what variables say, each by name: workflows/policy.py obeys the strictest."""
-    on_page: bool = field(default=False)
+    on_page: bool = False
     """Whether whatever is sent needs one other person, and two where the rest says so: on the web page."""
 
     @property
@@ -227,57 +128,38 @@ class PolicySettings:
 class LimitsSettings:
     """[limits]: what one payment, one file, and one day may not exceed."""
 
-    max_amount: str = _setting("", "an amount above this is rejected; none by default")
-    max_total: str = _setting(
-        "", "a file whose payments add up to more, debits and credits together, is refused; none by default"
-    )
-    max_per_day: str = _setting(
-        "",
-        "what may be sent on one day, debits and credits apart: a file with more is refused, rows with more wait; none "
-        "by default",
-    )
-    max_per_payee_day: str = _setting("", "the same for what is sent to one account on one day; none by default")
-    max_rejected: str = _setting(
-        "", "a file with more rejected rows than this number, or this share (`10%`), is refused; none by default"
-    )
-    pay_on_days: int = _setting(90, "payOn can be at most this many days from today", least=1, most=DAYS_MOST)
+    max_amount: str = ""
+    max_total: str = ""
+    max_per_day: str = ""
+    max_per_payee_day: str = ""
+    max_rejected: str = ""
+    pay_on_days: int = 90
 
 
 @dataclass(frozen=True, slots=True)
 class RulesSettings:
     """[rules]: what a rule accepts beyond its default."""
 
-    account_hyphens: bool = _setting(False, "an account number may have hyphens inside: some banks print them")
-    check_letters: bool = _setting(False, "a check number may have letters")
+    account_hyphens: bool = False
+    check_letters: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionSettings:
     """[retention]: how long the ledger keeps personal data. No setting erases anything by itself."""
 
-    details_days: int = _setting(
-        0,
-        "days after which names, details and messages of a finished batch are due for a purge; 0 means never",
-        least=0,
-        most=DAYS_MOST,
-    )
+    details_days: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class NotifySettings:
     """[notify]: whom batchpay tells what a person should hear of (docs/operations.md)."""
 
-    url: str = _setting("", "address that notices are posted to, a secret: https, or http to this machine", secret=True)
-    url_file: str = _setting(
-        "", "instead, a file of mode 0600 that has the address", environment="BATCHPAY_NOTIFY_URL_FILE"
-    )
-    key_file: str = _setting(
-        "",
-        "a file of mode 0600 with the key that signs the notices; without one, none is sent",
-        environment="BATCHPAY_NOTIFY_KEY_FILE",
-    )
-    link: str = _setting("", "address of the page (`batchpay web`), for the links in notices")
-    timeout_s: float = _setting(5.0, "seconds that all notices of a call may take together", least=0.1, most=60)
+    url: str = field(default="", repr=False)
+    url_file: str = ""
+    key_file: str = ""
+    link: str = ""
+    timeout_s: float = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +192,20 @@ class Settings:
         if cents is None:
             raise SettingsNotUsable("limits.max_amount must be an amount like 12345.67")
         return None if "amount.limit" in self.policy.rules_off else cents
+
+
+def _add_meanings() -> None:
+    """Add to the fields what settings.csv says: meaning, variable, bounds, form (a pattern, and the same in words)."""
+    kinds = {table: {item.name: item for item in fields(kind)} for table, kind in get_type_hints(Settings).items()}
+    for line in csv.DictReader(Path(__file__).with_name("settings.csv").read_text("utf-8").splitlines()):
+        table, _, name = line["key"].partition(".")
+        said: dict[str, Any] = {"help": line["help"], "environment": line["environment"] or None}
+        said |= {bound: float(line[bound]) if line[bound] else None for bound in ("least", "most")}
+        said["form"] = (line["form"], line["form_words"]) if line["form"] else None
+        kinds[table][name].metadata = MappingProxyType(said)
+
+
+_add_meanings()
 
 
 class Secret:

@@ -192,6 +192,8 @@ def test_the_example_of_a_map_is_accepted(tmp_path: Path) -> None:
 def test_the_settings_page_is_up_to_date() -> None:
     """docs/settings.md holds the tables that settings.py gives: `python -m tests.support.docs_settings` writes them."""
     assert PAGE.read_text("utf-8") == written_page()
+    others = {item.name for kind in get_type_hints(Settings).values() for item in fields(kind) if not item.metadata}
+    assert others == {"given", "on_page"}, "a line is missing in settings.csv"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 SPOKEN = {
     "UsageError", "BadParameter", "echo", "say", "detail", "confirm", "prompt", "secho", "log", "error", "warning",
-    "choice", "required", "append", "option", "_option", "_setting", "fail", "common", "Outcome", "event",
+    "choice", "required", "append", "option", "_option", "fail", "common", "Outcome", "event",
     "require_named",
 }  # fmt: skip
 """Functions whose texts reach a user."""
@@ -36,13 +36,10 @@ def messages() -> Iterator[Message]:
         for path in sorted((ROOT / folder).rglob("*.py")):
             if not any(parent.is_symlink() for parent in path.parents):
                 yield from _of_file(path)
-    table = ROOT / "schemas/tables/rules.csv"
-    with table.open(encoding="utf-8", newline="") as file:
-        lines = csv.DictReader(file)
-        for line in lines:
-            yield from (
-                Message("schemas/tables/rules.csv", lines.line_num, line[part]) for part in ("words", "message")
-            )
+    for table, parts in (("schemas/tables/rules.csv", ("words", "message")), ("batchpay/settings.csv", ("help",))):
+        with (ROOT / table).open(encoding="utf-8", newline="") as file:
+            for number, line in enumerate(csv.DictReader(file), start=2):
+                yield from (Message(table, number, line[part]) for part in parts)
 
 
 def _of_file(path: Path) -> Iterator[Message]:
