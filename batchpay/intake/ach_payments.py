@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import Protocol
 
 import polars as pl
 
@@ -45,11 +46,19 @@ PAYMENT, OFFSET = "payment", "offset entry"
 """What an entry is, by the column Status."""
 
 
+class Keys(Protocol):
+    """A ledger's keys."""
+
+    def digest(self, purpose: str, texts: Sequence[str | None], size: int) -> list[bytes | None]:
+        """See contract.Ledger."""
+
+
 class AchReader:
     """The payments of an ACH file. Every reading is of the same bytes: they are read once."""
 
-    def __init__(self, file: OpenFile) -> None:
-        self._file = file
+    def __init__(self, file: OpenFile, keys: Keys | None = None) -> None:
+        """Without `keys` nothing is made of a social security number that its payments can be known again by."""
+        self._file, self._keys, self._unnamed = file, keys, 0
         if file.size > BYTES_MAX:
             raise FileRefused(f"{file.name}: is an ACH file of more than {BYTES_MAX >> 20} MiB, which is not read")
         self.names = NAMES
@@ -59,6 +68,9 @@ class AchReader:
         self.notes: tuple[str, ...] = ("is read as an ACH file, whose control totals are right",)
         if left_out := sum(len(batch.entries) for batch in batches) - len(self._rows):
             self.notes += (f"prenotes, which pay nothing, are left out: {row_count(left_out)}",)
+        if self._unnamed:
+            told = "only a ledger's key makes a paymentId of a social security number, and there is none here"
+            self.notes += (f"{told}: {row_count(self._unnamed)} without",)
 
     def use(self, header: Header) -> None:
         """Set which columns to yield."""
@@ -83,11 +95,13 @@ class AchReader:
                 if not self._is_payment(entry, batch):
                     continue
                 individual, payment_id = entry.cell(40, 54), ""
-                if _SOCIAL_SECURITY.fullmatch(individual):
-                    individual = ""  # a social security number is kept nowhere
-                elif individual:
-                    times[individual, day] += 1
-                    payment_id = "-".join(filter(None, (individual, day, str(times[individual, day]))))
+                who = individual
+                if _SOCIAL_SECURITY.fullmatch(individual):  # kept nowhere, but as a digest
+                    who = self._digest(individual)
+                    individual, self._unnamed = "", self._unnamed + (not who)
+                if who:
+                    times[who, day] += 1
+                    payment_id = "-".join(filter(None, (who, day, str(times[who, day]))))
                 cells = (
                     OFFSET if entry.record in self._offsets else PAYMENT, payment_id, entry.direction.value,
                     format_cents(entry.cents), entry.cell(55, 76), entry.cell(4, 12), entry.cell(13, 29),
@@ -96,6 +110,10 @@ class AchReader:
                     " ".join(text[3:83].strip() for text in entry.addenda),
                 )  # fmt: skip
                 yield entry.record, *(cell or None for cell in cells)
+
+    def _digest(self, number: str) -> str:
+        digests = self._keys.digest("individual", [number.replace("-", "")], 8) if self._keys else []
+        return "".join(one.hex() for one in digests if one)
 
     def _is_payment(self, entry: AchEntry, batch: AchBatch) -> bool:
         """Return whether an entry moves money; False for a prenote."""

@@ -34,6 +34,7 @@ from batchpay.text import column_name
 from batchpay.writing.atomic import FileIdentity
 
 if TYPE_CHECKING:
+    from batchpay.intake.ach_payments import Keys
     from batchpay.intake.maps.application import CountingColumns
     from batchpay.intake.maps.mapping import Mapping
 import os
@@ -151,10 +152,12 @@ def open_source(
     amounts_in: str | None = None,
     required: Iterable[str] = REQUIRED,
     name: str | None = None,
+    keys: Keys | None = None,
 ) -> Source:
     """Open a payment file, `-` for standard input; raises FileRefused with the place of what is wrong.
 
-    `name` is what a person calls it, where that is not the path; `amounts_in` what amounts without decimals are in.
+    `name` is what a person calls it, where that is not the path; `amounts_in` what amounts without decimals are in;
+    `keys` are a ledger's, for what must be kept nowhere and is to be known again.
 
     `required` names the columns that must be present. Whether the file may be cut off, and whether its rows add up to
     the total that it states itself, is known at its end: check `Source.end` before acting on anything.
@@ -171,7 +174,7 @@ def open_source(
         elif kind is FileKind.PARQUET:
             source = _open_parquet(file, mapping, tuple(required))
         elif kind is FileKind.ACH:
-            source = _open_ach(file, mapping, tuple(required))
+            source = _open_ach(file, mapping, tuple(required), keys)
         else:
             source = _open_xlsx(file, sheet, include_hidden, mapping, tuple(required))
     except BaseException:
@@ -218,10 +221,10 @@ def _open_parquet(file: OpenFile, mapping: Mapping | None, required: tuple[str, 
     return replace(source, _chunks=one_content(file.name, source._chunks))
 
 
-def _open_ach(file: OpenFile, mapping: Mapping | None, required: tuple[str, ...]) -> Source:
+def _open_ach(file: OpenFile, mapping: Mapping | None, required: tuple[str, ...], keys: Keys | None) -> Source:
     from batchpay.intake.ach_payments import AchReader  # few files are of a bank
 
-    reader = AchReader(file)
+    reader = AchReader(file, keys)
     header, own = _headers(file.name, reader.names, mapping, required)
     reader.use(own)
     source = _source(file, FileKind.ACH, header, own, mapping, reader.chunks)

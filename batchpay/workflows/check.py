@@ -170,7 +170,7 @@ def validate(request: FileRequest, settings: Settings) -> Preview:
     with ledger_if_any(settings.ledger) as ledger:
         request = request.on_day_of(ledger)
         context = CheckContext(settings, ledger, wants_schedule=True, sends=False)
-        checked = check_file(open_file(request), request, context)
+        checked = check_file(open_file(request, ledger), request, context)
         preview = _preview(ledger, checked, settings, Decisions())
         if checked.has_days and (note := note_without_zone(ledger, settings, checked.source.name)) is not None:
             preview.summary.notes.append(note)
@@ -207,7 +207,7 @@ def dry_run(
         if ledger is not None and not decisions.paid_elsewhere_checked:
             refuse_other_environment(ledger, settings)
         request = request.on_day_of(ledger)
-        checked = check_file(open_file(request), request, context)
+        checked = check_file(open_file(request, ledger), request, context)
         if insists and checked.accounts.problem is not None:
             raise checked.accounts.problem
         refuse_release_of_nothing(ledger, checked.known, decisions, checked.source.name)

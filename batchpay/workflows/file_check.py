@@ -294,7 +294,7 @@ def one_fault_one_file(name: str) -> Iterator[None]:
         raise CheckFailed(name, error) from error
 
 
-def open_file(request: FileRequest) -> Source:
+def open_file(request: FileRequest, ledger: Ledger | None = None) -> Source:
     """Open a payment file, which can be checked several times; raises FileRefused, CheckFailed."""
     with one_fault_one_file(request.name or request.path):
         return open_source(
@@ -306,6 +306,7 @@ def open_file(request: FileRequest) -> Source:
             mapping=_load_map(request.map_file) if request.map_file else request.mapping,
             amounts_in=request.amounts_in,
             name=request.name,
+            keys=ledger,
         )
 
 

@@ -105,7 +105,7 @@ def submit(
         for note in notes_on_gateway(ledger, settings):
             progress.say(note)
         request = request.on_day_of(ledger)
-        source = open_file(request)  # once: standard input can't be read again
+        source = open_file(request, ledger)  # once: standard input can't be read again
         for _ in range(_REGISTER_TRIES):
             one = _Submission(ledger, request, source, submission, plan, settings, actor)
             try:

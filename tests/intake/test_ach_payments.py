@@ -53,7 +53,8 @@ def test_prenotes_are_left_out_and_social_security_numbers_kept_nowhere(tmp_path
     ]
     assert {row["achAccountType"] for row in rows} == {"BUSINESS"}
     with open_source(path, required=()) as source:
-        assert source.notes[-1] == "prenotes, which pay nothing, are left out: 1 row"
+        assert source.notes[-2] == "prenotes, which pay nothing, are left out: 1 row"
+        assert source.notes[-1].endswith("and there is none here: 1 row without")
 
 
 def test_the_offset_of_a_balanced_file_is_told_apart(tmp_path: Path) -> None:
