@@ -11,9 +11,11 @@ tests choose their ordinary accounts so that they never end in `9900NN`.
 
 from __future__ import annotations
 
+import csv
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 
@@ -31,65 +33,17 @@ class Ending:
     """Only the first time that the very same request arrives."""
 
 
-RETURN_CODES = {
-    "R01": "Insufficient funds",
-    "R02": "Account closed",
-    "R03": "No account or unable to locate account",
-    "R04": "Invalid account number structure",
-    "R07": "Authorization revoked by customer",
-    "R08": "Payment stopped",
-    "R09": "Uncollected funds",
-    "R10": "Customer advises not authorized",
-    "R14": "Representative payee deceased",
-    "R16": "Account frozen",
-    "R20": "Non-transaction account",
-    "R23": "Credit refused by receiver",
-    "R29": "Corporate customer advises not authorized",
-    "C01": "Incorrect account number",
-    "C02": "Incorrect routing number",
-    "C03": "Incorrect routing and account number",
-    "C05": "Incorrect transaction code",
-    "C06": "Incorrect account number and transaction code",
-    "C07": "Incorrect routing number, account number and transaction code",
-}
+def _table(name: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(Path(__file__).with_name(name).read_text("utf-8").splitlines()))
+
+
+RETURN_CODES = {line["code"]: line["words"] for line in _table("return_codes.csv")}
 """Codes that the sandbox declines and returns with, and of changes (C), nearly in Nacha's words."""
-
-
-def _decline(ending: str, code: str) -> Ending:
-    return Ending(ending, "decline", f"declined with {code}: {RETURN_CODES[code].lower()}", code)
-
-
-def _returned(code: str) -> Ending:
-    """Add the code's number to 50 for a return and to 80 for a change: 990052 is R02, 990081 is C01."""
-    is_change = code.startswith("C")
-    words = "changed by the bank" if is_change else "returned"
-    ending = f"9900{int(code[1:]) + (80 if is_change else 50)}"
-    return Ending(ending, "returned", f"accepted, and {words} later with {code}: {RETURN_CODES[code].lower()}", code)
-
-
-ENDINGS = (
-    _decline("990001", "R01"),
-    _decline("990002", "R02"),
-    _decline("990003", "R03"),
-    Ending("990004", "silent", "made, then the connection is closed without an answer"),
-    Ending("990005", "error_500", "not made; HTTP 500"),
-    Ending("990006", "busy", "HTTP 429 the first time, made when it comes again", once=True),
-    Ending("990007", "unavailable", "HTTP 503 with Retry-After the first time, made when it comes again", once=True),
-    Ending("990008", "reset_before", "not made; the connection is reset"),
-    Ending("990009", "reset_after", "made, then the connection is reset"),
-    Ending("990010", "truncated", "made; the answer is cut short"),
-    Ending("990011", "slow", "made; the answer comes after three seconds"),
-    Ending("990012", "error_in_200", "not made; an error inside an HTTP 200"),
-    _decline("990014", "R04"),
-    _decline("990016", "R16"),
-    _decline("990020", "R20"),
-    _decline("990029", "R29"),
-    Ending("990030", "declined_inside", "accepted, and the same answer says declined"),
-    Ending("990031", "other_amount", "accepted, and the same answer names another amount"),
-    Ending("990032", "same_reference", "accepted, with the reference of the first payment"),
-    *map(_returned, RETURN_CODES),
+ENDINGS = tuple(
+    Ending(line["ending"], line["fault"], line["meaning"], line["code"] or None, once=line["once"] == "yes")
+    for line in _table("endings.csv")
 )
-
+"""An ending of what comes back later has the number of its code, to which 50 is added, 80 for a change."""
 _BY_ENDING = {item.ending: item for item in ENDINGS}
 
 
@@ -103,34 +57,15 @@ def listing() -> str:
     return "\n".join(f"{item.ending}  {item.meaning}" for item in ENDINGS)
 
 
-NAMES = {
-    "decline": "not made; declined with a return code",
-    "busy": "not made; HTTP 429",
-    "error_500": "not made; HTTP 500",
-    "unavailable": "not made; HTTP 503 with Retry-After",
-    "error_in_200": "not made; an error inside an HTTP 200",
-    "status": "not made; the HTTP status of the rule, with an empty body",
-    "reset_before": "not made; the connection is reset",
-    "silent": "made, then the connection is closed without an answer",
-    "reset_after": "made, then the connection is reset",
-    "truncated": "made; the answer is cut short",
-    "slow": "made; the answer comes late",
-    "garbage": "made; the answer is an HTML page",
-    "empty": "made; the answer is an empty HTTP 200",
-    "declined_inside": "accepted, and the same answer says declined",
-    "other_amount": "accepted, and the same answer names another amount",
-    "same_reference": "accepted, with the reference of the first payment",
-    "returned": "accepted, and returned later with `code`, or changed by the bank with one such as C01",
-}
+_FAULTS = _table("faults.csv")
+NAMES = {line["name"]: line["meaning"] for line in _FAULTS}
+AFTER = frozenset(line["name"] for line in _FAULTS if line["after"] == "yes")
+"""Faults that come after the payment was made; the others replace it."""
 CONTRADICTIONS: dict[str, dict[str, Any]] = {
     "declined_inside": {"transaction": {"status": "declined", "text": "Insufficient funds"}},
     "other_amount": {"amount": "0.01"},
 }
 """What an answer says beside its accepted word."""
-AFTER = frozenset(
-    {"silent", "reset_after", "truncated", "slow", "garbage", "empty", "same_reference", "returned", *CONTRADICTIONS}
-)
-"""Faults that come after the payment was made; the others replace it."""
 OPERATIONS = (
     "payment",
     "connection",

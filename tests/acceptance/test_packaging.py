@@ -66,6 +66,9 @@ def test_the_wheel_has_rules_samples_and_statements(wheel: Path) -> None:
         "batchpay/schemas/payment.py",
         "batchpay/schemas/gateway.openapi.yaml",
         "batchpay/samples/payments.csv",
+        "batchpay/settings.csv",
+        "batchpay/sandbox/endings.csv",
+        "batchpay/schemas/tables/rules.csv",
         "batchpay/ledger/sqlite/0001.sql",
         "batchpay/reports/page.html",
     } <= names
