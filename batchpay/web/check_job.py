@@ -167,6 +167,14 @@ def _difference(task: Task, path: str, ledger: Ledger) -> dict[str, Any] | None:
     except (NotUsable, FileRefused):
         return None
     totals = json.loads(before["totals"])
+    found["is_other"] = (
+        not found["same"] and before["name"] != task.file["name"] and not options_of(task.file).get("is_version")
+    )
+    if found["is_other"]:  # a payroll dropped on another one's page: it would vanish, and be paid by nobody
+        with task.store.write() as db:
+            if task.store.move(db, before["id"], "replaced", "checked"):
+                what = f"restored it: {task.file['name']} has none of its payments"
+                task.store.note(db, "batchpay", before["id"], what)
     return {**found, "before": {"file": before["name"], "rows": totals["rows"], "amount": totals["amount"]["total"]}}
 
 
@@ -271,6 +279,7 @@ def difference(before: tuple[Row, str], after: tuple[Row, str]) -> dict[str, Any
         pl.lit(value=False), *(pl.col(name).ne_missing(pl.col(f"{name}_new")) for name in changed)
     )
     return {
+        "same": both.height,
         "added": new.join(old, on=_KEY, how="anti").height,
         "gone": old.join(new, on=_KEY, how="anti").height,
         "changed": int(both.select(any_changed.sum()).item()),

@@ -28,7 +28,8 @@ blueprint = Blueprint("checked", __name__)
 
 BLOCKS_A_PAGE = 100
 """Ten thousand rows to correct are one page of the sheet."""
-_NOT_PAID = ("receiving", "replaced", "refused")
+_GONE = ("replaced", "discarded")
+_NOT_PAID = ("receiving", "refused", *_GONE)
 """States in which no version of a file is paid besides another."""
 _IDENTITY = ("paymentId", "achNameOnCheck", "amount")
 """Columns by which a person recognizes a row."""
@@ -160,6 +161,36 @@ def answer(file_id: str) -> ResponseReturnValue:
     chosen["answers"] = {**answers, **given}
     chosen["map_agreed"] = request.form.get("agreed") == "yes"
     return _check_again(file, ("refused",), chosen, "answered the column questions")
+
+
+@blueprint.post("/files/<file_id>/restore")
+@needs("prepare")
+def restore(file_id: str) -> ResponseReturnValue:
+    """Take back that a file was replaced or discarded, and check it again."""
+    file = file_or_404(file_id)
+    return _check_again(file, _GONE, json.loads(file["options"]), "restored it")
+
+
+@blueprint.post("/files/<file_id>/version")
+@needs("prepare")
+def version(file_id: str) -> ResponseReturnValue:
+    """Record whether a file, dropped on another one's page, is a new version of that one, or another file."""
+    here, person, file = site(), current_person(), file_or_404(file_id)
+    before, is_version = here.store.file(file["before"] or ""), request.form.get("is_version") == "yes"
+    if before is None:
+        abort(409)
+    with here.store.write() as db:
+        if is_version:
+            if not any(here.store.move(db, before["id"], state, "replaced") for state in REPLACEABLE):
+                abort(409)
+            here.store.note(db, person.name, before["id"], f"replaced it with {file['name']}", person.proof)
+            options = json.dumps({**json.loads(file["options"]), "is_version": True})
+            db.execute("UPDATE file SET options = ? WHERE id = ?", (options, file_id))
+        else:
+            db.execute("UPDATE file SET before = NULL, difference = NULL WHERE id = ?", (file_id,))
+        said = f"said that it is {'a new version of' if is_version else 'another file than'} {before['name']}"
+        here.store.note(db, person.name, file_id, said, person.proof)
+    return redirect(url_for("checked.page", file_id=file_id), 303)
 
 
 def _check_again(

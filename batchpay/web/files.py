@@ -30,11 +30,11 @@ ENDINGS = (".xlsx", ".xlsm", ".csv", ".txt", ".tsv", ".parquet", ".pq", ".ach", 
 LISTED = 100
 _NAME_MAX, _EXPORT_NAME_MAX = 160, 120
 EXPORT_BYTES_MAX = 128 << 20
-_LISTED = "state NOT IN ('replaced', 'export')"
 _FILTERS = {
-    "all": "1",
+    "all": "state NOT IN ('replaced', 'discarded', 'export')",
     "running": "state IN ('receiving', 'checking', 'approved', 'sending')",
     "waiting": "state = 'asked'",
+    "gone": "state IN ('replaced', 'discarded')",
 }
 REPLACEABLE = ("checked", "refused")
 """States in which a new version of a file may replace it."""
@@ -84,9 +84,9 @@ def home() -> ResponseReturnValue:
     """List files, the latest first; those looked for by part of their name or person's, or how their batch begins."""
     here, asked = site(), request.args.get("show", "all")
     wanted = request.args.get("q", "").strip()[:100]
-    condition, names = _FILTERS.get(asked, "1"), people_by_name(here)
+    condition, names = _FILTERS.get(asked, _FILTERS["all"]), people_by_name(here)
     columns = "SELECT id, name, batch, uploaded_by FROM file"
-    listed = here.store.all(f"{columns} WHERE {condition} AND {_LISTED} ORDER BY uploaded_at DESC")
+    listed = here.store.all(f"{columns} WHERE {condition} ORDER BY uploaded_at DESC")
     text = wanted.casefold()
     matching = [
         file["id"]
@@ -258,7 +258,7 @@ def piece(file_id: str, number: int) -> ResponseReturnValue:
 @blueprint.post("/files/<file_id>/discard")
 @needs("prepare")
 def discard(file_id: str) -> ResponseReturnValue:
-    """Discard one's own unfinished upload, or stop a check: it can be started again."""
+    """Discard one's own unfinished upload, or a file, which can be restored; or stop a check, to be started again."""
     here, person, file = site(), current_person(), file_or_404(file_id)
     if file["state"] == "receiving":
         if file["uploaded_by"] != person.name:
@@ -269,6 +269,9 @@ def discard(file_id: str) -> ResponseReturnValue:
         spool.remove(here.home, file_id)
         return redirect(url_for("files.home"), 303)
     with here.store.write() as db:
+        if any(here.store.move(db, file_id, state, "discarded") for state in REPLACEABLE):
+            here.store.note(db, person.name, file_id, "discarded it", person.proof)
+            return redirect(url_for("files.home"), 303)
         if not here.store.move(db, file_id, "checking", "refused", told=None):
             abort(409)
         db.execute("UPDATE job SET wanted = 0, ended_at = ? WHERE file = ? AND wanted = 1", (here.clock(), file_id))

@@ -149,7 +149,7 @@ FREE_BYTES_MIN = 1 << 30
 _EXPORT = "batch-"
 UNFINISHED_S, KEPT_S = 24 * 3600, 30 * 24 * 3600
 """How long an upload that was never finished is kept, and one whose file was checked."""
-SETTLED = ("checked", "refused", "replaced", "failed", "done", "stopped")
+SETTLED = ("checked", "refused", "replaced", "discarded", "failed", "done", "stopped")
 """States in which nothing is under way: what is kept for such a file is removed in time."""
 MARKED = "marked"
 """The rows to correct are kept under this name."""

@@ -21,6 +21,8 @@ STATES = {
     "checking": "being checked",
     "checked": "checked",
     "refused": "refused",
+    "replaced": "replaced",
+    "discarded": "discarded",
     "asked": "waiting for approval",
     "approved": "approved",
     "sending": "being sent",

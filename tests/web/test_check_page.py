@@ -21,7 +21,7 @@ from batchpay.web import spool
 from batchpay.web.grid import BLOCK, Grid, grid_path
 from batchpay.web.words import rejects_name
 from tests.support.in_process import Caller
-from tests.web.house import ROWS, WRONG, House, csv_of, words_of
+from tests.web.house import ROWS, SAME_ORIGIN, WRONG, House, csv_of, words_of
 from tests.workflows.desk import COLUMNS, PLAIN
 
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -473,3 +473,46 @@ def test_a_file_that_was_paid_and_is_read_otherwise_names_its_batch(house: House
     page = house.page("maria", f"/files/{file_id}/check")
     assert "is of a file with the same bytes, read as other payments (1 row, 10.00)" in page
     assert "--again" not in page
+
+
+def test_another_file_dropped_on_a_page_makes_none_vanish(house: House) -> None:
+    """The first one was replaced without a word, and paid by nobody: another name and none of its payments is asked."""
+    first = house.upload(*ROWS)
+    others = [{**ROWS[0], "paymentId": f"X{number}", "invoiceNumber": f"INV-X{number}"} for number in range(3)]
+    content = csv_of(*others)
+    for answer, name in (("no", "travel.csv"), ("yes", "week-49.csv")):
+        data = {"file": (io.BytesIO(content + b"\n"), name), "before": first}
+        second = house.as_("maria").post("/files", data=data, headers=SAME_ORIGIN).headers["Location"].split("/")[2]
+        house.work()
+        assert house.file(first)["state"] == "checked"
+        asked = "Is this a new version of pay.csv , or another file?"
+        assert asked in house.page("maria", f"/files/{second}/check")
+        house.post("lee", f"/files/{second}/version", 403, is_version=answer)
+        house.post("maria", f"/files/{second}/version", is_version=answer)
+        assert asked not in house.page("maria", f"/files/{second}/check")
+        assert house.file(first)["state"] == ("replaced" if answer == "yes" else "checked")
+    house.post("maria", f"/files/{second}/check")
+    house.work()
+    assert house.file(first)["state"] == "replaced", "what a person answered stands"
+    assert first in house.get("maria", "/?show=gone").get_data(as_text=True)
+    house.post("lee", f"/files/{first}/restore", 403)
+    house.post("maria", f"/files/{first}/restore")
+    house.work()
+    assert house.file(first)["state"] == "checked"
+    assert "was not replaced" in house.page("maria", f"/files/{second}/check")
+
+
+def test_a_file_is_discarded_and_restored(house: House) -> None:
+    """Nothing of it is sent meanwhile; one that waits for approval, or was sent, stays. The history says who did it."""
+    file_id = house.upload(*ROWS)
+    house.post("lee", f"/files/{file_id}/discard", 403)
+    house.post("maria", f"/files/{file_id}/discard")
+    house.post("maria", f"/files/{file_id}/ask", 409)
+    assert file_id not in house.get("maria", "/").get_data(as_text=True)
+    assert "This file was discarded" in house.page("maria", f"/files/{file_id}/check")
+    house.post("maria", f"/files/{file_id}/restore")
+    house.work()
+    house.post("maria", f"/files/{file_id}/ask")
+    house.post("maria", f"/files/{file_id}/discard", 409)
+    house.post("maria", f"/files/{file_id}/restore", 409)
+    assert "Maria Lind (maria) discarded it" in house.page("lee", "/audit")
