@@ -56,7 +56,7 @@ _NOT_CHECKED: dict[str, Any] = {"counts": {}, "warning_counts": {}, "warning_lis
 _SECTIONS = {
     "What is read": "inbox returns as_of pay_on normalize accept_suggestions warnings_as_errors allow_open_ended"
     " expect_rows expect_total encoding format sheet include_hidden map amounts_in max_errors",
-    "What is decided": "dry_run show_requests plan from_plan again release rows allow_duplicates"
+    "What is decided": "dry_run show_requests rows_to plan from_plan again release rows allow_duplicates"
     " paid_elsewhere_checked gap reason yes",
     "How it is sent": "rate workers max_in_doubt until limit preflight",
     "Where it goes": "results rejects out archive log_file log_json metrics_file ping_url",
@@ -84,6 +84,7 @@ _SECTIONS = {
     help="With --dry-run: show N request bodies, masked.",
 )
 @option("--plan", metavar="FILE", help="With --dry-run: write what would be sent to a plan, for approval.")
+@option("--rows-to", metavar="PATH", help="With --dry-run: write every row that would be sent, masked, to a table.")
 @option("--from-plan", metavar="FILE", help="Refuse anything except what this plan approved.")
 @option(
     "--again", is_flag=True, help="Pay the same content, or the same file read otherwise, once more (needs --reason)."
@@ -147,8 +148,8 @@ def _paths(context: Context, files: tuple[str, ...], options: dict[str, Any]) ->
         paths = expand(files) + (files_of_inbox(context, options["inbox"]) if options["inbox"] else [])
     except (BatchpayError, click.UsageError) as error:
         return [], error
-    if len(paths) > 1 and any(options[name] for name in ("results", "rejects", "plan", "from_plan", "rows")):
-        names = "--results, --rejects, --plan, --from-plan and --rows"
+    if len(paths) > 1 and any(options[name] for name in ("results", "rejects", "plan", "from_plan", "rows", "rows_to")):
+        names = "--results, --rejects, --plan, --from-plan, --rows and --rows-to"
         return paths, click.UsageError(f"{names} are for a single file; for several use --out DIR")
     return paths, None
 
@@ -158,7 +159,7 @@ def _taken(paths: Sequence[str], options: dict[str, Any], outputs: Outputs) -> B
     for path in paths:
         for kind in ("rejects", "results"):
             outputs.foresee(options[kind] or beside(path, kind, options["out"]), kind)
-    named = (("rejects", "rejects"), ("results", "results"), ("plan", PLAN))
+    named = (("rejects", "rejects"), ("results", "results"), ("plan", PLAN), ("rows_to", "rows"))
     return outputs.refusal((options[option], kind) for option, kind in named)
 
 
@@ -178,6 +179,8 @@ def _check_usage(files: tuple[str, ...], options: dict[str, Any]) -> None:
         row_numbers(options["rows"])
     if options["plan"] and not options["dry_run"]:
         raise click.UsageError("--plan goes with --dry-run; a submission takes the plan with --from-plan")
+    if options["rows_to"] and not options["dry_run"]:
+        raise click.UsageError("--rows-to goes with --dry-run; a submission writes its results")
     if options["returns"] and not options["inbox"]:
         raise click.UsageError("--returns goes with --inbox; by day: batchpay returns FILE")
     others = {Path(options[name]).resolve() for name in ("inbox", "archive", "out") if options[name]}

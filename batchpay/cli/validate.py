@@ -19,6 +19,7 @@ from batchpay.settings import Settings
 from batchpay.text import place_of, printable, row_count, totals_json
 from batchpay.workflows.marks import PLAN, REPORT
 from batchpay.workflows.requests import file_request
+from batchpay.writing.table import table_format
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -192,9 +193,13 @@ def dry_run_one(
     rejected, as a submission rejects them. `is_first` tells whether no other file of the call was before this one.
     """
     from batchpay.workflows import check as flow
+    from batchpay.workflows.sent_rows import write_rows
 
     rejects = outputs.claim(options["rejects"], "rejects") if options["rejects"] else None
     plan = str(outputs.claim(options["plan"], PLAN)) if options["plan"] else None
+    table = outputs.claim(options["rows_to"], "rows") if options["rows_to"] else None
+    if table is not None:
+        table_format(table)  # another extension is refused before the file is read
     request = file_request(path, rejects, check_options(options), settings)
     decisions, most = decisions_of(options), min(options["show_requests"], ROWS_MOST)
     results = Path(options["results"] or beside(path, "results", options["out"]))
@@ -208,6 +213,7 @@ def dry_run_one(
         with_plan=plan is not None,
         preflight=preflight,
         insists=True,
+        take_rows=None if table is None else lambda frames, _: write_rows(table, frames),
     )
     if preview.accounts_unasked and options["preflight"] is None:  # --no-preflight: a submission is not to ask either
         preview.summary.notes.append(_UNASKED)

@@ -28,6 +28,7 @@ from batchpay.web import (
     enrollment,
     files,
     history,
+    payments,
     reconcile,
     releases,
     returns,
@@ -44,7 +45,20 @@ FORM_BYTES_MAX = 8 << 20
 """The largest file that can be uploaded by a plain form."""
 BLUEPRINTS = tuple(
     part.blueprint
-    for part in (sign_in, enrollment, files, checked, approval, runs, releases, doubts, reconcile, returns, history)
+    for part in (
+        sign_in,
+        enrollment,
+        files,
+        checked,
+        approval,
+        payments,
+        runs,
+        releases,
+        doubts,
+        reconcile,
+        returns,
+        history,
+    )
 )
 
 _SAID = {

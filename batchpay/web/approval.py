@@ -22,6 +22,7 @@ from batchpay.text import amount, counted, money
 from batchpay.web.acts import NOT_NOW, Refusal, over_limit, page_settings, refused
 from batchpay.web.checked import page_context
 from batchpay.web.files import SENT, facts_of, file_or_404, people_by_name
+from batchpay.web.payments import table_of
 from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, needs, prove_again
 from batchpay.web.site import Site, given_words, refusal, site
@@ -148,6 +149,7 @@ def _page(file: Row, wrong: Refusal | None = None) -> ResponseReturnValue:
             "approve.html",
             **context,
             view=view,
+            table=table_of(file),
             to_send=view.plan.content["to_send"],
             approvers=approvers,
             missing=view.needed - len(view.counted),

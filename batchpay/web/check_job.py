@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
@@ -21,13 +22,14 @@ from batchpay.intake.xlsx.archive import list_sheets, open_archive
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import batch_name
-from batchpay.payment import State, Totals, format_cents
+from batchpay.payment import State, Totals
 from batchpay.schemas.columns import ACCOUNT, COLUMNS, PAYMENT_ID, ROUTING
 from batchpay.text import place_of, totals_json
 from batchpay.validation.rejects import Rejects, open_rejects
 from batchpay.validation.verdict import FIRST_MAX
 from batchpay.web import spool
 from batchpay.web.grid import GridWriter, grid_path
+from batchpay.web.payments_table import known_of, table_path, write_payments
 from batchpay.web.spool import MARKED, Row
 from batchpay.web.task import SealedFile, Task, mapping_for, options_of, reading_of, request_of
 from batchpay.web.words import rejects_name
@@ -40,7 +42,6 @@ _CHANGED_SHOWN = 50
 _KEY = "_key"
 _NUMBERS = (ACCOUNT, ROUTING)
 _KNOWN_BY = (PAYMENT_ID, "invoiceNumber")
-LARGEST = 20
 _UNASKED = (
     "The gateway accounts could not be checked. If the gateway does not know one of them, a run sends nothing, since "
     "that is not what was approved: check the file again before anyone approves it."
@@ -137,12 +138,18 @@ def _dry_run(task: Task, path: str, ledger: Ledger) -> Preview:
         requests_max=0,
         results=None,
         with_plan=True,
-        largest_max=LARGEST,
+        take_rows=partial(_keep_payments, task, ledger),
         preflight=preflight,
     )
     if preview.accounts_unasked:
         preview.summary.notes.append(_UNASKED)
     return preview
+
+
+def _keep_payments(task: Task, ledger: Ledger, frames: Iterator[pl.DataFrame], seal: str) -> None:
+    """Keep every payment that would be sent, masked and sealed, for whoever decides."""
+    path, facts = table_path(task.store.home, task.file["id"]), {"at": task.store.clock(), **known_of(ledger)}
+    write_payments(path, task.file["id"], ledger, seal, frames, **facts)
 
 
 def _sheets(path: str) -> list[str]:
@@ -197,10 +204,6 @@ def facts_of(preview: Preview) -> dict[str, Any]:
         "waits_for": preview.waits_for,
         "is_refused": preview.is_refused,
         "line_word": preview.line_word,
-        "largest": [
-            {"payee": one.payee, "direction": one.direction, "amount": format_cents(one.cents), "account": one.account}
-            for one in preview.largest
-        ],
     }
 
 

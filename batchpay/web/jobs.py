@@ -20,11 +20,13 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
-from batchpay.errors import place_of
+from batchpay.errors import BatchpayError, place_of
+from batchpay.ledger.open import open_ledger
 from batchpay.settings import Settings, load_settings
+from batchpay.web.payments_table import remove_tables
 from batchpay.web.spool import Row, WebStore, sweep
 from batchpay.writing.process_memory import collect_rarely, keep_freed_memory, keep_memory_private
 
@@ -69,6 +71,7 @@ class Supervisor:
 
     def __init__(self, store: WebStore, settings: Settings) -> None:
         self._store = store
+        self._ledger = settings.ledger
         self._settings = json.dumps(dataclasses.asdict(settings)).encode()
         self._stopping = threading.Event()
         self._awake = threading.Event()
@@ -111,9 +114,15 @@ class Supervisor:
                 if time.monotonic() >= sweep_at:
                     sweep_at = time.monotonic() + SWEEP_EVERY_S
                     sweep(self._store)
+                    with suppress(BatchpayError):  # without its ledger nothing of it is known to be purged
+                        self._remove_payments()
             self._awake.wait(CHECK_EVERY_S)
             self._awake.clear()
         self._store.close()
+
+    def _remove_payments(self) -> None:
+        with closing(open_ledger(self._ledger, read_only=True)) as ledger:
+            remove_tables(self._store, {one.batch for one in ledger.batches() if one.purged_at is None})
 
     def start_wanted(self) -> None:
         """Start the jobs that are wanted and not running."""

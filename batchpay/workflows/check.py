@@ -8,16 +8,16 @@ that this ledger does not know.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from batchpay.approval.anomalies import Payment, Variance, payments_named
+from batchpay.approval.anomalies import Variance
 from batchpay.approval.approvals import FileLimits
 from batchpay.approval.cash_flow import Schedule, ToSendCount, grouped, with_cents
 from batchpay.approval.proposal import Proposal, SendReason, ToSend, rules_json
@@ -44,8 +44,8 @@ from batchpay.workflows.day_limits import over_days
 from batchpay.workflows.file_check import CheckContext, FileCheck, check_file, open_file
 from batchpay.workflows.move_gateway import notes_on_gateway, refuse_other_gateway
 from batchpay.workflows.policy import note_without_zone, of_maker, policy_in_force
-from batchpay.workflows.rejected_earlier import RejectedEarlier
 from batchpay.workflows.requests import Decisions, FileRequest
+from batchpay.workflows.sent_rows import masked_rows, pending_rows, released_rows, rows_to_send
 from batchpay.workflows.series import require_in_turn
 from batchpay.writing.atomic import FileIdentity, standing
 
@@ -77,8 +77,6 @@ class Preview:
     """Whether the file exceeds a limit that nobody can lift, since no approvals are required."""
     compared: bool = False
     """Whether there were earlier payments to compare payees, accounts and amounts with."""
-    largest: list[Payment] = field(default_factory=list)
-    """The largest payments of a new content, the largest first; only if requested."""
     plan: Plan | None = None
     """The plan to approve, if one was requested."""
     accounts_unasked: bool = False
@@ -187,7 +185,7 @@ def dry_run(
     requests_max: int,
     results: Path | None,
     with_plan: bool = False,
-    largest_max: int = 0,
+    take_rows: Callable[[Iterator[pl.DataFrame], str], object] | None = None,
     preflight: Preflight | None = None,
     insists: bool = False,
 ) -> Preview:
@@ -195,6 +193,7 @@ def dry_run(
 
     With a `preflight` the gateway is asked about the accounts, as in a submission; one that `insists` also tests the
     connection, and raises RunStopped if there is no answer. With a plan, the preview has one that `actor` prepared.
+    `take_rows` gets every row that would be sent, masked (sent_rows.py), and the seal.
     `results` is where a submission would write its results: if results of a batch that the ledger does not know are
     already there, the file is refused here as well.
     """
@@ -203,7 +202,9 @@ def dry_run(
     if preflight is not None and insists:
         preflight.check_connection()
     with ledger_if_any(settings.ledger) as ledger:
-        context = CheckContext(settings, ledger, preflight, decisions, wants_schedule=True)
+        context = CheckContext(
+            settings, ledger, preflight, decisions, wants_schedule=True, keeps_warnings=take_rows is not None
+        )
         if ledger is not None and not decisions.paid_elsewhere_checked:
             refuse_other_environment(ledger, settings)
         request = request.on_day_of(ledger)
@@ -235,8 +236,8 @@ def dry_run(
             preview = replace(preview, accounts_unasked=not checked.accounts.asked, approvals_missing=missing)
         to_send = rows_to_send(ledger, checked, decisions, preview.known)
         preview.requests.extend(_first_requests(to_send, settings.gateway, requests_max))
-    if largest_max and preview.known is None:
-        preview.largest.extend(_largest(checked, largest_max))
+        if take_rows is not None:
+            take_rows(masked_rows(ledger, checked, decisions, preview.known), preview.summary.seal or "")
     return preview
 
 
@@ -355,16 +356,6 @@ def _unusual_lines(checked: FileCheck, settings: Settings) -> list[str]:
     return checked.anomalies.lines(checked.place) if settings.policy.variance else []
 
 
-def _largest(checked: FileCheck, count: int) -> list[Payment]:
-    """Return the largest of the rows that passed, with a masked account; equal amounts in file order."""
-    kept: list[Payment] = []
-    for rows in map(with_cents, valid_rows(checked.source, checked.request.rules, checked.verdict)):
-        largest = rows.sort("_cents", descending=True, maintain_order=True).head(count)
-        kept += payments_named(largest, largest["_row"].to_list()).values()
-        kept = sorted(kept, key=lambda one: -one.cents)[:count]
-    return kept
-
-
 def _first_requests(to_send: Iterator[pl.DataFrame], settings: GatewaySettings, count: int) -> list[str]:
     """Return the bodies of the first rows that would be sent, masked."""
     if not count:
@@ -474,7 +465,7 @@ def propose(
         limits = FileLimits.from_settings(settings.limits)
         over_limits = limits.exceeded(adds, verdict.rows, verdict.rejected.rows - checked.no_mistakes)
         if limits.of_day.are_set:
-            released = None if batch is None or ledger is None else _released(ledger, batch, decisions)
+            released = None if batch is None or ledger is None else released_rows(ledger, batch, decisions)
             over_limits += over_days(ledger, checked, settings, limits.of_day, released)
     proposal = Proposal(
         digest=checked.digest,
@@ -526,9 +517,9 @@ def _to_send(
     if ledger is None or batch is None:
         return checked.valid_to_send()
     counted, schedule = ToSendCount(), Schedule(checked.request.rules.as_of)
-    pending, _ = _pending(ledger, batch)
-    due, due_amounts = _pending(ledger, batch, due=batch.today)
-    released = _released(ledger, batch, decisions)
+    pending, _ = pending_rows(ledger, batch)
+    due, due_amounts = pending_rows(ledger, batch, due=batch.today)
+    released = released_rows(ledger, batch, decisions)
     for frame in map(with_cents, valid_rows(checked.source, checked.request.rules, checked.verdict)):
         for origin, rows in ((SendReason.PENDING, pending), (SendReason.RELEASED, released)):
             some = frame.filter(pl.col("_row").is_in(rows.implode()))
@@ -539,37 +530,3 @@ def _to_send(
     held_back = due_amounts.filter(checked.verdict.rejected_mask(due))
     counted.hold_back(Totals(len(held_back), sum(held_back.to_list())))
     return counted.finish(), schedule
-
-
-def rows_to_send(
-    ledger: Ledger | None,
-    checked: FileCheck,
-    decisions: Decisions,
-    batch: BatchSummary | None,
-) -> Iterator[pl.DataFrame]:
-    """Yield the rows that would be sent now, in file order; arguments as for `propose`."""
-    frames = valid_rows(checked.source, checked.request.rules, checked.verdict)
-    if ledger is None or batch is None:
-        yield from frames
-        return
-    pending, _ = _pending(ledger, batch)
-    waiting = pl.concat([pending, _released(ledger, batch, decisions)])
-    for frame in frames:
-        some = frame.filter(pl.col("_row").is_in(waiting.implode()))
-        if some.height:
-            yield some
-
-
-def _released(ledger: Ledger, batch: BatchSummary, decisions: Decisions) -> pl.Series:
-    """Return the numbers of the rejected rows that are to be released."""
-    return RejectedEarlier(ledger, batch).rows if decisions.release else pl.Series([], dtype=pl.UInt32)
-
-
-def _pending(ledger: Ledger, batch: BatchSummary, due: date | None = None) -> tuple[pl.Series, pl.Series]:
-    """Return the numbers and cents of the pending rows, or of those that are due on a day."""
-    rows: list[int] = []
-    amounts: list[int] = []
-    for columns in ledger.row_columns(batch.batch, [State.PENDING], due=due):
-        rows += columns.rows
-        amounts += columns.amounts_cents
-    return pl.Series(rows, dtype=pl.UInt32), pl.Series(amounts, dtype=pl.Int64)

@@ -268,6 +268,8 @@ class CheckContext:
     """Whether a person is to see what would move and when: counted in the same reading."""
     sends: bool = True
     """Whether it is a submission or shows one; otherwise it checks the file alone."""
+    keeps_warnings: bool = False
+    """Whether warnings of rows that passed are wanted row by row, as they are by a submission."""
     submits: bool = False
     """Whether this is a submission: its rejects replace only rows of the same file, a check's all that checks wrote."""
 
@@ -459,7 +461,7 @@ class _Reading:
 
     def _keep_warnings(self, findings: Findings, passed: pl.Series) -> None:
         """Keep warnings of rows that passed, if a ledger is to record them."""
-        if self._context.submits and findings.violations:
+        if (self._context.submits or self._context.keeps_warnings) and findings.violations:
             self.checked.warned.add_findings(findings, passed)
 
     def _late(self, verdict: Verdict, check: RowCheck) -> dict[int, tuple[str, str, str]]:
@@ -562,7 +564,7 @@ class _Reading:
         verdict.add_warnings(
             [Failure(one.row, lines.get(one.row), one.column, one.code, "warning", one.message, None) for one in found]
         )
-        if found and self._context.submits:
+        if found and (self._context.submits or self._context.keeps_warnings):
             texts = pl.Series([f"{one.column}: {one.code}: {one.message}" for one in found])
             self.checked.warned.add(pl.Series([one.row for one in found]), texts)
         kept = sorted(self.checked.variances + found, key=lambda one: _WARNING_ORDER.index(one.code))

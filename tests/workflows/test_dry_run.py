@@ -9,7 +9,9 @@ from csv import reader as csv_lines
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 import pytest
 
 from batchpay.errors import FileRefused
@@ -21,6 +23,7 @@ from batchpay.settings import PolicySettings
 from batchpay.workflows.check import Preview, dry_run
 from batchpay.workflows.requests import CheckOptions, Decisions, file_request
 from batchpay.workflows.run import RunRequest
+from batchpay.workflows.sent_rows import write_rows
 from batchpay.writing.table import write_table
 from tests.support.payment_files import workbook
 from tests.workflows.desk import ANN, Desk
@@ -30,7 +33,7 @@ EARLIER = {"invoiceNumber": "A-0", "amount": "1.00"}
 
 
 def look(
-    desk: Desk, path: Path, decisions: Decisions | None = None, requests_max: int = 0, largest_max: int = 0
+    desk: Desk, path: Path, decisions: Decisions | None = None, requests_max: int = 0, take_rows: Any = None
 ) -> Preview:
     """Check a file whose results would be next to it."""
     asked = file_request(str(path), None, CheckOptions(), desk.settings)
@@ -40,7 +43,7 @@ def look(
         ANN,
         decisions or Decisions(),
         requests_max=requests_max,
-        largest_max=largest_max,
+        take_rows=take_rows,
         results=path.with_suffix(".results.csv"),
     )
 
@@ -103,11 +106,28 @@ def test_as_many_requests_are_shown_as_were_requested(desk: Desk) -> None:
 
 
 @pytest.mark.usefixtures("block_bytes")
-def test_of_equal_payments_the_first_of_the_file_are_the_largest(desk: Desk) -> None:
-    """Whoever prepares and whoever approves see the same list, whatever was read together."""
-    assert [one.payee for one in look(desk, long_file(desk), largest_max=4).largest] == [
-        "Payee 91", "Payee 1", "Payee 2", "Payee 3",
-    ]  # fmt: skip
+def test_every_row_that_would_be_sent_is_shown_masked_with_what_deserves_a_look(desk: Desk) -> None:
+    """Wherever chunks end: payments, one warned of, one with another account, and a new payee."""
+    desk.settings = replace(desk.settings, policy=replace(desk.settings.policy, variance=True))
+    desk.submit(desk.file("april.csv", EARLIER))
+    rows = [{"invoiceNumber": f"A-{row}", "paymentId": f"P-{row}", "amount": "1.00"} for row in range(1, 91)]
+    rows[40] |= {"achAccountNumber": "888777666"}
+    rows[70] |= {"achNameOnCheck": "=Ann Lee", "transactionType": "DEBIT"}
+    rows[80] |= {"amount": "x"}
+    found: list[pl.DataFrame] = []
+    preview = look(desk, desk.file("may.csv", *rows), take_rows=lambda frames, _: found.extend(frames))
+    shown = pl.concat(found)
+    assert shown.height == preview.proposal.to_send.total.rows == 89
+    assert shown["row"].to_list() == [row for row in range(1, 91) if row != 81]
+    flagged = {row: (flags, account) for row, flags, account in shown.select("row", "flags", "account").iter_rows()}
+    assert {row: one for row, one in flagged.items() if one[0]} == {
+        2: (["same_amount"], "****3924"), 41: (["changed_account"], "****7666"), 71: (["new_payee"], "****3924"),
+    }  # fmt: skip
+    assert "****3924" in shown.filter(pl.col("row") == 41)["warnings"][0], "the account before is named as well"
+    assert not {"648443924", "888777666"} & {str(cell) for row in shown.iter_rows() for cell in row}
+    write_rows(desk.folder / "rows.csv", iter(found))
+    lines = list(csv_lines((desk.folder / "rows.csv").read_text().splitlines()))
+    assert (len(lines), lines[71][2], lines[71][8]) == (90, "'=Ann Lee", "new_payee")
 
 
 def test_what_is_there_twice_is_in_nothing_that_would_be_sent(desk: Desk) -> None:

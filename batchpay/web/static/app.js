@@ -167,9 +167,9 @@ function sheets(sheet) {
       cells = found(); at = cells.indexOf(current) + 1;
     }
     if (!cells[at]) return;
-    const why = cell => cell?.closest("tr").querySelector(".why").classList;
+    const why = cell => cell?.closest("tr").querySelector(".why")?.classList;
     current?.classList.remove("here"); why(current)?.remove("open");
-    current = cells[at]; current.classList.add("here"); why(current).add("open");
+    current = cells[at]; current.classList.add("here"); why(current)?.add("open");
     current.scrollIntoView({ block: "center", inline: "center" });
   };
   document.addEventListener("keydown", event => {
