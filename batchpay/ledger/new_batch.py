@@ -16,13 +16,14 @@ from typing import Any, Protocol
 from batchpay.errors import BatchpayError, WrongUse
 from batchpay.ledger import decisions
 from batchpay.ledger.columns import PaymentColumns, RejectedColumns
-from batchpay.ledger.database import Transaction
+from batchpay.ledger.contract import RegisteredMeanwhile
+from batchpay.ledger.database import Statements, Transaction, View
 from batchpay.ledger.day_limits import known, require_alone, require_within
 from batchpay.ledger.days import DayCheck, Sums
 from batchpay.ledger.event_chain import DIRECTIONS
-from batchpay.ledger.records import NewBatch, TotalsDelta, batch_name
-from batchpay.ledger.series import require_in_turn
-from batchpay.ledger.states import NEW, PENDING, REJECTED, require
+from batchpay.ledger.records import NewBatch, Numbers, TotalsDelta, batch_name
+from batchpay.ledger.states import NEW, PENDING, REJECTED, STATES, require
+from batchpay.payment import Environment, State
 from batchpay.text import row_count, write_ranges
 
 _WAITING_MAX = 3
@@ -151,3 +152,31 @@ class BatchInWriting:
         name = batch_name(self._new.digest)
         taken = {found for (found,) in transaction.execute(transaction.statements.NAMES_LIKE, (name,))}
         return next(free for free in chain((name,), (f"{name}-{n}" for n in count(2))) if free not in taken)
+
+
+def numbers_of(
+    view: View, statements: Statements, series: str, environment: Environment, *, but: int | None = None
+) -> Numbers:
+    """Read the numbers of a series of files; `but` is a batch that does not count.
+
+    A number counts as used while a row of its batch was, or may be, paid. It is among the batch's options, `series`,
+    and so is the reason for which numbers were left out, `gap`.
+    """
+    found: dict[int, tuple[str, bytes]] = {}
+    text = json.dumps({"series": [series]})[1:-2]  # as options have it, up to the number
+    wanted = {"file_digest": text, "environment": environment.value}
+    for batch, name, digest, *others in view.execute(statements.BATCHES_OF_FILE, wanted).fetchall():
+        states = [STATES[state] for state, _, rows, _ in view.execute(statements.TOTALS, (batch,)) if rows]
+        if batch != but and not {*states} <= {State.REJECTED, State.DECLINED}:
+            found.setdefault(json.loads(others[8])["series"][1], (name, digest))
+    return Numbers(found)
+
+
+def require_in_turn(view: View, statements: Statements, new: NewBatch, batch: int) -> None:
+    """Raise RegisteredMeanwhile if a batch's number is another's by now, or no longer the next one."""
+    if "series" in new.options:
+        series, number = new.options["series"]
+        known = numbers_of(view, statements, series, new.environment, but=batch)
+        is_gap = known.first_missing(number) is not None and "gap" not in new.options
+        if is_gap or known.used_for(number, new.digest) is not None:
+            raise RegisteredMeanwhile("another file of its series was registered meanwhile; look again")

@@ -28,7 +28,7 @@ from batchpay.ledger.event_chain import (
 )
 from batchpay.ledger.keys import BESIDE
 from batchpay.ledger.mover import Mover
-from batchpay.ledger.new_batch import ReleaseWriter, refuse_purged
+from batchpay.ledger.new_batch import ReleaseWriter, numbers_of, refuse_purged
 from batchpay.ledger.paths import BatchLocks
 from batchpay.ledger.reading import StoredReading, StoreT
 from batchpay.ledger.records import (
@@ -46,7 +46,6 @@ from batchpay.ledger.records import (
     SignOff,
     TotalsDelta,
 )
-from batchpay.ledger.series import numbers_of
 from batchpay.ledger.spill import read_spill, refuse_unheard_answers, spill_files
 from batchpay.ledger.states import PENDING, REJECTED, require, require_person
 from batchpay.ledger.stored_facts import StoredFacts, lift

@@ -1,17 +1,20 @@
-"""Recording and reading facts, whatever database holds them; see contract.Ledger and facts.py."""
+"""Recording and reading facts, whatever database holds them; see contract.Ledger and facts.py.
+
+And whether earlier payments that a row repeats all came back: then there is nothing that it would repeat.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from functools import cache
-from typing import Any, Generic
+from typing import Any, Generic, NamedTuple
 
 from batchpay.errors import LedgerDamaged, WrongUse
-from batchpay.ledger.columns import digest_numbers
+from batchpay.ledger.columns import Earlier, EarlierReturn, Lookup, digest_numbers
 from batchpay.ledger.database import Store, Transaction, View
 from batchpay.ledger.decisions import require_named
 from batchpay.ledger.event_chain import DIRECTION_CODES, DIRECTIONS, maybe_datetime, to_datetime, to_ms
@@ -33,7 +36,7 @@ from batchpay.ledger.payload import place_of as place_of_payload
 from batchpay.ledger.payload import texts_in, unsealed
 from batchpay.ledger.reading import Details, StoreT, batch_number
 from batchpay.ledger.states import STATES
-from batchpay.payment import Environment, State
+from batchpay.payment import Environment, SamePayment, State
 from batchpay.text import compatible, place_of, place_word, write_ranges
 
 _INVOICE = re.compile(rb'"invoiceNumber":("[^"\\]*(?:\\.[^"\\]*)*")')
@@ -414,3 +417,61 @@ def _marks(fact: Fact | NewFact, is_recurring: bool, withdrawn: bool) -> set[tup
     if withdrawn or fact.kind is FactKind.CHANGED:
         return {(*place, fact.code, fact.day)}
     return {(*place, fact.day) if is_recurring else place}
+
+
+class Match(NamedTuple):
+    """An earlier payment that a row repeats."""
+
+    row: int
+    same: int
+    batch: int
+    earlier_row: int
+    line: int | None
+    at: int
+    was_cancelled: bool
+
+
+def told(
+    store: Store,
+    view: View,
+    names: Mapping[int, tuple[str, str]],
+    lookup: Lookup,
+    found: dict[int, Match],
+    every: Callable[[set[int]], Iterable[Match]],
+) -> list[Earlier]:
+    """Return what was found, the closest match of each row; `every` finds all matches of some rows.
+
+    Where that came back and another one stands, the other one is told. Only a return that a person has seen counts,
+    of a payment that is made once. `names` has name and file of the batches.
+    """
+    returns_of = cache(lambda batch: counted_returns(store, view, batch))
+
+    def came_back(match: Match) -> Any:
+        return returns_of(match.batch).get(match.earlier_row)
+
+    matches: defaultdict[int, set[Match]] = defaultdict(set)
+    asked = {row for row, match in found.items() if match.same >= SamePayment.BILL and came_back(match)}
+    for match in every(asked) if asked else ():
+        if match.same >= SamePayment.BILL:
+            matches[match.row].add(match)
+    accounts = dict(zip(lookup.rows, lookup.accounts(), strict=False)) if asked else {}
+    returned: dict[int, EarlierReturn] = {}
+    for row, some in matches.items():
+        if standing := [match for match in some if not came_back(match)]:
+            found[row] = max(standing, key=lambda one: (one.same, not one.was_cancelled, one.batch, one.earlier_row))
+            continue
+        returns = sorted((came_back(match) for match in some), key=lambda one: one["day"])
+        latest, own = returns[-1], accounts.get(row, b"").hex().upper()
+        returned[row] = EarlierReturn(
+            latest["code"], date.fromordinal(latest["day"]), latest["amount_cents"], DIRECTIONS[latest["direction"]],
+            own in {one["account"] for one in returns}, len({(one.batch, one.earlier_row) for one in some}),
+            to_datetime(min(one.at for one in some)),
+        )  # fmt: skip
+    earlier: list[Earlier] = []
+    for row, (_, same, batch, earlier_row, line, at, was_cancelled) in sorted(found.items()):
+        name, file = names[batch]
+        place, when = place_of(place_word(file), earlier_row, line), to_datetime(at)
+        earlier.append(
+            Earlier(row, SamePayment(same), name, earlier_row, place, when, was_cancelled, returned.get(row))
+        )
+    return earlier

@@ -18,7 +18,7 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.facts import FactKind, FoundPayment, Key, NewFact
 from batchpay.payment import Environment, State
 from batchpay.returns.codes import ReturnCode, return_codes
-from batchpay.returns.lines import ReturnLine
+from batchpay.returns.return_file import ReturnLine
 from batchpay.text import folded
 
 _LOOKED_BACK = timedelta(days=70)

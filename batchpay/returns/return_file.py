@@ -2,6 +2,9 @@
 
 Columns of a table mean what their usual names say, or a map, as in an export (reconciliation/statement.py). A line
 without a code is a payment that did not come back, unless its status says that it did.
+
+In an ACH file, returns are addenda 99 and notifications of change addenda 98. The routing number of an entry is ours
+there: the payee's is in the addenda, eight digits of it.
 """
 
 from __future__ import annotations
@@ -11,11 +14,15 @@ import io
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import date, timedelta
 from functools import cache, partial
 from pathlib import Path
 from typing import ClassVar
 
-from batchpay.intake.ach_records import is_ach
+from batchpay.errors import FileRefused
+from batchpay.intake.ach_records import AchBatch, check_digit, is_ach, read_ach
+from batchpay.payment import Direction
 from batchpay.reconciliation.sheet_reader import (
     LOST_DIGITS,
     day_comes_first,
@@ -34,11 +41,89 @@ from batchpay.reconciliation.statement import (
     only_number_lines,
     only_sheet,
 )
-from batchpay.returns.ach_file import ach_lines
 from batchpay.returns.codes import code_in
-from batchpay.returns.lines import ReturnFile, ReturnLine
 from batchpay.schemas.words import header_key, headers
 from batchpay.writing.atomic import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnLine:
+    """One payment that came back, or whose account is to be corrected."""
+
+    line: int
+    """Of a table, or the number of the record in an ACH file."""
+    code: str
+    """R01; blank where the line has none that can be one."""
+    day: date | None
+    cents: int | None
+    """None where the line has no amount, as a notification of change has none."""
+    direction: Direction | None = None
+    payment_id: str = ""
+    reference: str = ""
+    invoice: str = ""
+    routing: str = field(default="", repr=False)
+    account: str = field(default="", repr=False)
+    """The whole account number; blank where it is masked."""
+    last_four: str = ""
+    name: str = field(default="", repr=False)
+    corrected: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnFile:
+    """A file of returns, read whole."""
+
+    name: str
+    digest: str
+    """SHA-256 of its bytes."""
+    lines: Sequence[ReturnLine]
+    skipped: int = 0
+    """Lines of a table that say nothing of a return."""
+
+
+_RETURNED, _CHANGED = "799", "798"
+
+
+def _day(batch: AchBatch) -> date:
+    """Return the day of a batch's settlement, which has no year; that of the file where it is later, or not given."""
+    number = batch.header[75:78]
+    for year in (batch.created.year, batch.created.year - 1) if number.isdecimal() else ():
+        day = date(year, 1, 1) + timedelta(days=int(number) - 1)
+        if day.year == year and day <= batch.created + timedelta(days=30):
+            return min(day, batch.created)
+    return batch.created
+
+
+def ach_lines(content: bytes, name: str) -> Iterator[ReturnLine]:
+    """Yield what came back; raises FileRefused as `read_ach` does, and for a file that has payments alone.
+
+    A payment without such addenda is left out.
+    """
+    batches = read_ach(content, name)
+    entries = [entry for batch in batches for entry in batch.entries]
+    if entries and not any(text.startswith((_RETURNED, _CHANGED)) for entry in entries for text in entry.addenda):
+        raise FileRefused(f"{name}: is an ACH file of payments, none of which came back")
+    for batch in batches:
+        day = _day(batch)
+        international = batch.entry_class == "IAT"
+        for entry in batch.entries:
+            for text in entry.addenda:
+                if not text.startswith((_RETURNED, _CHANGED)):
+                    continue
+                bank = text[27:35]
+                yield ReturnLine(
+                    line=entry.record,
+                    code=code_in(text[3:6]),
+                    day=day,
+                    cents=entry.cents or None,
+                    direction=entry.direction,
+                    payment_id="" if international else entry.cell(40, 54),
+                    routing=bank + check_digit(bank) if bank.isdecimal() else "",
+                    account=entry.cell(40, 74) if international else entry.cell(13, 29),
+                    name="" if international else entry.cell(55, 76),
+                    corrected=text[35:64] if text.startswith(_CHANGED) else "",
+                )
+
 
 _KEYS = frozenset({"payment_id", "reference", "invoice", "account"})
 _WHOLE_ACCOUNT = re.compile(r"[0-9-]{5,17}", re.ASCII)

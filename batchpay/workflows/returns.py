@@ -20,9 +20,8 @@ from batchpay.payment import Actor, Environment, Totals, added_up, format_cents
 from batchpay.reconciliation.resolution import refuse_account_numbers
 from batchpay.reconciliation.statement import load_export_map
 from batchpay.returns.codes import return_codes
-from batchpay.returns.lines import ReturnFile
 from batchpay.returns.matching import Match, Matcher, Verdict
-from batchpay.returns.return_file import ReturnsMap, read_returns
+from batchpay.returns.return_file import ReturnFile, ReturnsMap, read_returns
 from batchpay.settings import Settings
 from batchpay.text import instant, totals_json
 from batchpay.writing.atomic import FileIdentity, ReadFiles, Stream

@@ -13,8 +13,7 @@ from batchpay.errors import FileRefused
 from batchpay.payment import Direction
 from batchpay.reconciliation.statement import load_export_map
 from batchpay.returns.codes import code_in, return_codes
-from batchpay.returns.lines import ReturnLine
-from batchpay.returns.return_file import ReturnsMap, read_returns
+from batchpay.returns.return_file import ReturnLine, ReturnsMap, read_returns
 from batchpay.schemas.columns import COLUMNS
 from tests.support.ach_files import ach_file, changed, entry, returned
 from tests.support.payment_files import DATA, workbook

@@ -11,13 +11,13 @@ from itertools import starmap
 from typing import Any
 
 from batchpay.ledger.columns import Earlier, Lookup, lookup_keys
-from batchpay.ledger.earlier_returns import Match, told
 from batchpay.ledger.event_chain import maybe_datetime, to_datetime
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.store import PostgresStore
 from batchpay.ledger.reading import ROWS_AT_ONCE, Details, batch_number, summed_up, windows, zone
 from batchpay.ledger.records import HostRun, PayeeFacts, RowColumns
 from batchpay.ledger.states import STATE_CODES, STATES
+from batchpay.ledger.stored_facts import Match, told
 from batchpay.payment import Environment, State
 
 

@@ -12,13 +12,13 @@ from collections.abc import Collection, Container, Iterator, Sequence
 from datetime import date, datetime
 
 from batchpay.ledger.columns import Earlier, Lookup, lookup_keys
-from batchpay.ledger.earlier_returns import Match, told
 from batchpay.ledger.event_chain import ROW_MASK, ROWS_BITS, id_range
 from batchpay.ledger.reading import ROWS_AT_ONCE, Details, batch_number, summed_up, windows, zone
 from batchpay.ledger.records import PayeeFacts, RowColumns
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import SqliteStore
 from batchpay.ledger.states import STATE_CODES
+from batchpay.ledger.stored_facts import Match, told
 from batchpay.payment import Environment, State
 
 _VALUES_OF_DIGITS = bytes.maketrans(b"0123456789", bytes(range(10)))
