@@ -317,7 +317,7 @@ def demo(listen: str, on_stop: Callable[[Callable[[], None]], None]) -> None:
             _write_export(payments, rejects, FOLDER / "bank-export.csv")
 
         def ready(url: str) -> None:
-            click.echo(f"\nOpen {url} in a browser, ideally one window per person:\n")
+            click.echo(f"\nOpen {url} in a browser, in a private window or another browser for each person:\n")
             for name, shown, _, does in _PEOPLE:
                 click.echo(f"  {name:<7} {passwords[name]}   {shown} {does}")
             click.echo(

@@ -9,3 +9,6 @@ CREATE TABLE invitation (
 ALTER TABLE user ADD COLUMN enrolled_at REAL;
 ALTER TABLE user ADD COLUMN confirmed_by TEXT;
 UPDATE user SET enrolled_at = made_at, confirmed_by = 'batchpay';
+
+-- The SHA-256 of a secret that a page's script keeps beside a session, where the cookie alone would reach other ports.
+ALTER TABLE session ADD COLUMN page BLOB;

@@ -116,7 +116,9 @@ class WebServer:
         listening = _listen(listen)
         self.url = _url(listen, listening)
         self._store.keep_address(self.url)
-        access = replace(listen, hosts=_hosts(listen, listening))
+        is_plain = listen.socket_path is None and not listen.behind_tls
+        port = listening.getsockname()[1] if is_plain else None
+        access = replace(listen, hosts=_hosts(listen, listening), port=port)
         self._jobs = Supervisor(self._store, settings)
         self._site = Site(settings, self._store, self._jobs, Reader(settings.ledger), access)
         self._map: dict[int, Any] = {}

@@ -7,6 +7,7 @@ signed in: proofs are counted apart.
 from __future__ import annotations
 
 import functools
+import hmac
 import math
 import secrets
 import sqlite3
@@ -220,11 +221,12 @@ def note_failure(here: Site, what: str, found: Row | None) -> None:
 def let_in(here: Site, found: Row, how: str, then: str) -> ResponseReturnValue:
     """Begin a session, and lead to a page of ours."""
     token, now = secrets.token_urlsafe(_TOKEN_BYTES), here.clock()
+    page = None if here.asks_for_codes else request.form.get("page")
     with here.store.write() as db:
         db.execute("DELETE FROM session WHERE seen_at < ? OR made_at < ?", (now - IDLE_S, now - LIFE_S))
         db.execute(
-            "INSERT INTO session (mark, person, made_at, seen_at, how) VALUES (?, ?, ?, ?, ?)",
-            (people.mark_of(token), found["name"], now, now, how),
+            "INSERT INTO session (mark, person, made_at, seen_at, how, page) VALUES (?, ?, ?, ?, ?, ?)",
+            (people.mark_of(token), found["name"], now, now, how, people.mark_of(page) if page else None),
         )
         here.store.note(
             db, found["name"], None, "signed in", people.person_of(found, how, request.remote_addr or "").proof
@@ -264,7 +266,7 @@ def _session(here: Site, mark: bytes) -> Row | None:
     """Return a session that is not over, with its person."""
     now = here.clock()
     return here.store.one(
-        "SELECT user.*, session.made_at AS begun_at, seen_at, how FROM session JOIN user ON user.name = person"
+        "SELECT user.*, session.made_at AS begun_at, seen_at, how, page FROM session JOIN user ON user.name = person"
         " WHERE mark = ? AND NOT is_off AND seen_at > ? AND session.made_at > ?",
         mark, now - IDLE_S, now - LIFE_S,
     )  # fmt: skip
@@ -274,6 +276,11 @@ def _session_person(here: Site, mark: bytes) -> Person | None:
     found, now = _session(here, mark), here.clock()
     if found is None:
         return None
+    if found["page"] is not None and request.method not in ("GET", "HEAD"):
+        # On loopback the cookie went to whatever listens on another port; what the script of our page keeps did not.
+        given = request.headers.get("X-Batchpay-Page") or request.form.get("page", "")
+        if not hmac.compare_digest(found["page"], people.mark_of(given)):
+            return None
     # A page that polls for progress by itself keeps nobody signed in.
     if now - found["seen_at"] > _SEEN_EVERY_S and not request.headers.get("HX-Request"):
         # On a full disk whoever is signed in still sees every page.
@@ -289,5 +296,7 @@ def _end_session(here: Site, mark: bytes | None) -> None:
 
 
 def cookie_name(here: Site) -> str:
-    """Return the name of the session's cookie: with TLS one that no other host or path can set."""
-    return "__Host-batchpay" if here.access.behind_tls else "batchpay"
+    """Return the name of the session's cookie: with TLS one that no other host or path can set, else with the port."""
+    if here.access.behind_tls:
+        return "__Host-batchpay"
+    return f"batchpay-{here.access.port}" if here.access.port else "batchpay"

@@ -61,6 +61,8 @@ class Listen:
     """The header in which a proxy names the person; only over a Unix socket."""
     proxy: str | None = None
     """Where the proxy's connections come from, if that is not this machine: its X-Forwarded-For is believed."""
+    port: int | None = None
+    """The port, once it listens without TLS on this machine: browsers send a cookie to every port of a host."""
 
     @property
     def socket_path(self) -> Path | None:

@@ -331,3 +331,21 @@ def test_a_line_of_the_log_for_each_request(house: House, caplog: pytest.LogCapt
     ]  # fmt: skip
     assert [one["file"] for one in lines] == [file_id, None, None]
     assert not re.search("query-words|typed|a-token", str([vars(one) for one in caplog.records]))
+
+
+def test_a_cookie_that_reached_another_port_changes_nothing(house: House) -> None:
+    """On loopback browsers send it to every port. A second secret stays with the page's script."""
+    object.__setattr__(house.site, "access", Listen(hosts={"localhost"}, port=8790))
+    client = house.app.test_client()
+    assert enter(client, "maria", page="kept by the script").headers["Set-Cookie"].startswith("batchpay-8790=")
+    about = {"name": "a.csv", "size": "9"}
+    for data, headers in ((about, {}), (about | {"page": "another"}, {}), (about, {"X-Batchpay-Page": "another"})):
+        assert client.post("/files", data=data, headers=SAME_ORIGIN | headers).status_code == 401
+    begun = client.post("/files", data=about | {"page": "kept by the script"}, headers=SAME_ORIGIN)
+    piece, own = f"/files/{begun.get_json()['id']}/pieces/0", {"X-Batchpay-Page": "kept by the script"}
+    assert client.put(piece, data=b"a,b\n1,2\n\n", headers=SAME_ORIGIN).status_code == 401
+    assert client.put(piece, data=b"a,b\n1,2\n\n", headers=SAME_ORIGIN | own).status_code == 200
+    client.post("/sign-out", headers=SAME_ORIGIN)
+    assert client.get("/").status_code == 200
+    enter(house.app.test_client(), "lee")
+    assert house.store.count("SELECT count(*) FROM session WHERE page IS NULL") == 1, "without script the cookie is all"

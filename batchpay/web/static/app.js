@@ -5,13 +5,18 @@ document.documentElement.classList.add("scripted");
 for (const one of document.querySelectorAll(".with-script")) one.hidden = false;
 for (const one of document.querySelectorAll(".without-script")) one.hidden = true;
 
+/* What only pages of this address know, beside the session's cookie, which browsers send to every port of this machine. */
+let own = "";
+try { own = localStorage.page ||= [...crypto.getRandomValues(new Uint8Array(32))].map(one => one.toString(16).padStart(2, "0")).join(""); } catch { /* no storage: the cookie alone */ }
+document.addEventListener("formdata", event => { if (own && event.target.method === "post") event.formData.set("page", own); });
+
 /* Upload. Each piece is sealed as it arrives; after a lost answer the server says which piece is next. */
 function upload(place) {
   const going = place.querySelector(".going"), told = place.querySelector(".said");
   const bar = going.querySelector("progress"), say = going.querySelector("output");
   const megabytes = bytes => (bytes / 1e6).toFixed(1);
   const wait = ms => new Promise(done => setTimeout(done, ms));
-  const headers = { Accept: "application/json" };
+  const headers = { Accept: "application/json", "X-Batchpay-Page": own };
   /* What the server says of a refusal, in its own words; nothing of what stands between it and the browser. */
   const said = async answer => answer.headers.get("Content-Type")?.startsWith("text/plain") ? (await answer.text()).replace(/\.?$/, ".") : "";
   const send = async (url, body) => {
