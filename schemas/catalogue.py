@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date
+from functools import cache
 
 from batchpay.schemas.columns import ACCOUNT, COLUMNS, DIGITS_MATTER, MAP_FAULT, MONEY, ROUTING
 from batchpay.schemas.payment import payment_schema
@@ -67,6 +68,7 @@ def typed_cell_rules() -> list[RuleFacts]:
     return [*found, facts("typed.numeric_account", ACCOUNT)]
 
 
+@cache
 def suggesting_rules() -> frozenset[str]:
     """Name the rules that can say what the right value is."""
     names = {rule.name for rule in rules_of(payment_schema(every_rule_on())) if rule.suggestion is not None}
@@ -92,6 +94,7 @@ def check_rules_off(names: frozenset[str]) -> list[str]:
     return sorted(names - house)
 
 
+@cache
 def warning_names() -> frozenset[str]:
     """Return the names of all warnings: of the rules, and of the checks against earlier payments."""
     return frozenset(one.name for one in (*rules(), *typed_cell_rules()) if one.severity == "warning") | OF_HISTORY

@@ -118,6 +118,8 @@ class Digests:
             rows = pl.concat(frames, how="vertical_relaxed")  # a column of a chunk may have no value, and so no type
             digests = rows.get_column(same[0]).sort()
             again = digests.filter(digests == digests.shift(times - 1)).unique()
+            if again.is_empty():
+                continue
             some = rows.filter(pl.col(same[0]).is_in(again.implode())).sort(*same, "_row")
             alike = pl.all_horizontal(pl.col(name) == pl.col(name).shift(1) for name in same)
             yield some.filter(alike | alike.shift(-1)).sort("_row")
@@ -217,6 +219,8 @@ class Uniqueness:
         return Repeats(pl.concat([no_rows["_row"], *ids]), *map(self._placed, (bills, amounts, invoices)))
 
     def _placed(self, rows: pl.DataFrame) -> pl.DataFrame:
+        if rows.is_empty():
+            return rows.with_columns(_place=pl.lit(None, pl.String))
         places = self._places.of(rows["_first"])
         return rows.sort("_row").join(places, on="_first", how="left", maintain_order="left")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.model.sabotages import DEFECTS
 from tests.model.stories import one_of_each
-from tests.model.walk import STEPS_MAX, Runner, Step, steps_from, steps_of
+from tests.model.walk import STEPS_MAX, Runner, Step, steps_from, steps_of, story_of
 from tests.support.postgres import running_server
 
 
@@ -62,10 +62,10 @@ def _found(runner: Runner, options: argparse.Namespace) -> int:
 def chosen() -> list[tuple[int, list[Step]]]:
     """Return the walks of `make test`: one of each story, and the fewest steps that show each defect once found.
 
-    They come with their seeds; those of defects have none, and so 0.
+    They come with their seeds; those of defects have none, and so 0. What may follow a story is for random walks.
     """
     of_defects = dict.fromkeys(one.steps for one in DEFECTS if not one.on_postgres)
-    return [(seed, steps_of(seed)) for seed in one_of_each()] + [(0, steps_from(steps)) for steps in of_defects]
+    return [(seed, story_of(seed)) for seed in one_of_each()] + [(0, steps_from(steps)) for steps in of_defects]
 
 
 def _walks(runner: Runner, options: argparse.Namespace, walks: Iterable[tuple[int, list[Step]]]) -> int:

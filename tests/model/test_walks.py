@@ -65,7 +65,7 @@ def test_the_same_as_a_state_machine() -> None:
         run_state_machine_as_test(
             People,
             settings=settings(
-                max_examples=5,
+                max_examples=2,
                 stateful_step_count=6,
                 deadline=None,
                 derandomize=True,

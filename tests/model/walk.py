@@ -61,6 +61,11 @@ class Failure:
         ]
 
 
+def story_of(seed: int) -> list[Step]:
+    """Return the story alone with which a walk begins."""
+    return [Step(*one) for one in told(seed, random.Random(seed))]
+
+
 def steps_of(seed: int, most: int = STEPS_MAX) -> list[Step]:
     """Return the steps of a walk, at most about `most`: one of the stories of stories.py, and random ones after it."""
     dice = random.Random(seed)
