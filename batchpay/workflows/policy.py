@@ -228,7 +228,8 @@ def set_policy(
 
         def changed(recorded: _Values | None, _: Lowering | None) -> tuple[_Values, Lowering | None]:
             wanted = (recorded or NONE | file) | changes
-            raised = _strictest([recorded or wanted, wanted])
+            asks = wanted["approvals"] or wanted["second_above"]  # who asks nobody makes nothing stricter by an amount
+            raised = _strictest([recorded or wanted, wanted if asks else {"hold": wanted["hold"]}])
             if raised == _strictest([wanted]) or not asked:
                 return wanted, None
             return raised, Lowering(actor, why, now, wanted)

@@ -141,6 +141,14 @@ def test_a_lowering_waits_for_others(desk: Desk, on_both: None, asked: dict[str,
     assert found["notes"] == []
 
 
+def test_who_asks_that_nobody_need_approve_makes_nothing_stricter_meanwhile(desk: Desk, on_both: None) -> None:
+    """`policy none` has 0.00 as its amount, which applied at once: every payment waited, and a refusal left it so."""
+    kept = {"approvals": 1, "approve_above": "1000.00", "approval_days": 30}
+    set_policy(desk.settings, kept, None, "the board", ANN)
+    assert set_policy(desk.settings, NONE, None, "in a hurry", ANN)["recorded"] == NONE | kept
+    assert decide_lowering(desk.settings, BEN, "no")["recorded"] == NONE | kept
+
+
 @pytest.mark.parametrize("is_kept", [True, False], ids=["a time server keeps the clock", "the clock was set"])
 def test_a_lowering_takes_effect_after_72_hours(
     desk: Desk, on_both: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_kept: bool, request: Any
