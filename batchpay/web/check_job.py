@@ -194,11 +194,14 @@ def facts_of(preview: Preview) -> dict[str, Any]:
         told.setdefault(one.name, one.message)
         places.setdefault(one.name, []).append(place_of(preview.line_word, one.row, one.line))
     del found["warning_list"]
+    apart = tuple(filter(None, (*found["over_limits"], preview.not_used)))  # shown above all other notes
     return {
         **found,
         "told": told,
         "places": {name: ", ".join(some[:FIRST_MAX]) for name, some in places.items()},
-        "notes": [note for note in found["notes"] if not note.endswith(tuple(found["over_limits"]))],  # shown apart
+        "notes": [note for note in found["notes"] if not note.endswith(apart)],
+        "not_used": preview.not_used,
+        "not_checked": preview.proposal.not_checked,
         "would_send": preview.proposal.to_send.total.rows,
         "known": _known(preview),
         "waits_for": preview.waits_for,

@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -74,6 +76,7 @@ def write_payments(
     os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     db = sqlite3.connect(new, isolation_level=None)
     db.execute("PRAGMA journal_mode = OFF").fetchone()
+    db.execute("PRAGMA synchronous = OFF")
     for statement in _TABLES.split(";"):
         db.execute(statement)
     db.execute("BEGIN")
@@ -81,6 +84,7 @@ def write_payments(
     db.executemany("INSERT INTO meta VALUES (?, ?)", [(name, json.dumps(value)) for name, value in meta.items()])
     if found:
         rows = pl.concat(found)
+        texts, numbered = [_text(row) for row in rows.iter_rows()], rows.with_row_index("_n")
         flags = rows.select(pl.col("flags").explode().value_counts()).unnest("flags").drop_nulls()
         totals = {ALL: rows.height, **dict(flags.iter_rows())}
         db.executemany("INSERT INTO total VALUES (?, ?)", totals.items())
@@ -91,22 +95,25 @@ def write_payments(
             "day": [pl.col("payOn").str.to_date("%m/%d/%Y", strict=False), pl.col("row")],
         }
         for order, keys in orders.items() if rows.height <= _SORTED_MAX else list(orders.items())[:2]:
-            ordered = rows.sort(keys) if keys else rows
+            ordered = numbered.sort(keys) if keys else numbered
             for flag in totals:
                 some = ordered.filter(pl.col("flags").list.contains(flag)) if flag else ordered
-                name = _list(flag, order)
+                name, numbers = _list(flag, order), some["_n"].to_list()
                 db.executemany(
                     "INSERT INTO block VALUES (?, ?, ?)",
                     (
-                        (name, at, ledger.seal(_text(some.slice(at * BLOCK, BLOCK)), _place(file_id, seal, name, at)))
-                        for at in range(-(-some.height // BLOCK))
+                        (name, at, ledger.seal(_block(texts, numbers, at), _place(file_id, seal, name, at)))
+                        for at in range(-(-len(numbers) // BLOCK))
                     ),
                 )
-        for start in range(0, rows.height, 50_000):
-            part = rows.slice(start, 50_000).select("name", "account", "amount").iter_rows()
-            pairs = [(word, n) for n, one in enumerate(part, start) for word in _words(" ".join(one))]
-            marks = ledger.digest("search", [word for word, _ in pairs], _MARK_BYTES)
-            db.executemany("INSERT INTO word VALUES (?, ?)", zip(marks, (n for _, n in pairs), strict=True))
+        found_by: defaultdict[str, list[int]] = defaultdict(list)
+        words_of = cache(_words)
+        for n, one in enumerate(rows.select("name", "account", "amount").iter_rows()):
+            for word in set().union(*map(words_of, one)):
+                found_by[word].append(n)
+        marks = ledger.digest("search", list(found_by), _MARK_BYTES)
+        pairs = sorted(zip(marks, found_by.values(), strict=True))  # in the order of their index
+        db.executemany("INSERT INTO word VALUES (?, ?)", ((mark, n) for mark, some in pairs for n in some))
     db.execute("COMMIT")
     db.close()
     new.replace(path)
@@ -177,12 +184,13 @@ def remove_tables(store: WebStore, unpurged: Collection[str]) -> None:
             path.unlink(missing_ok=True)
 
 
-def _text(rows: pl.DataFrame) -> bytes:
-    shown = [
-        [printable(cell) if isinstance(cell, str) and not cell.isprintable() else cell for cell in row]
-        for row in rows.iter_rows()
-    ]
-    return json.dumps(shown, ensure_ascii=False).encode()
+def _text(row: Sequence[Any]) -> str:
+    shown = [printable(cell) if isinstance(cell, str) and not cell.isprintable() else cell for cell in row]
+    return json.dumps(shown, ensure_ascii=False)
+
+
+def _block(texts: Sequence[str], numbers: Sequence[int], at: int) -> bytes:
+    return f"[{','.join(texts[n] for n in numbers[at * BLOCK : (at + 1) * BLOCK])}]".encode()
 
 
 def _words(text: str) -> set[str]:

@@ -140,6 +140,7 @@ FILTERS: dict[str, Any] = {
     "machine_time": machine_time,
     "seal": seal,
     "rule": rule,
+    "masked": text.masked,
     "several_currencies": several_currencies,
     "moves": moves,
     "left_out": left_out,

@@ -75,6 +75,8 @@ class Preview:
     """The word that tells a person where a row is."""
     is_refused: bool = False
     """Whether the file exceeds a limit that nobody can lift, since no approvals are required."""
+    not_used: str | None = None
+    """What columns of the file say that nothing uses; among the notes as well."""
     compared: bool = False
     """Whether there were earlier payments to compare payees, accounts and amounts with."""
     plan: Plan | None = None
@@ -345,6 +347,7 @@ def _preview(ledger: Ledger | None, checked: FileCheck, settings: Settings, deci
         waits_for=waits,
         is_refused=is_refused,
         compared=checked.anomalies.compared,
+        not_used=checked.not_used,
         unusual=_unusual_lines(checked, settings),
     )
 

@@ -10,7 +10,15 @@ import pytest
 from tests.support.in_process import Caller
 from tests.web.house import House, make_house
 
-_ON_BOTH = ("test_approval", "test_doubts", "test_reconcile", "test_releases", "test_returns", "test_runs")
+_ON_BOTH = (
+    "test_approval",
+    "test_doubts",
+    "test_payments",
+    "test_reconcile",
+    "test_releases",
+    "test_returns",
+    "test_runs",
+)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

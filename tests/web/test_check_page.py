@@ -187,6 +187,23 @@ def test_nothing_is_called_usual_where_nothing_was_compared(house: House) -> Non
     same = {**ROWS[0], "paymentId": "M", "invoiceNumber": "INV-M"}
     page = house.page("daniel", f"/files/{send(house, csv_of(same))}/check")
     assert "payees, accounts and amounts are unchanged" in page
+    wrong = {**WRONG, "paymentId": "O", "invoiceNumber": "INV-O"}
+    assert "unchanged" not in house.page("daniel", f"/files/{send(house, csv_of(wrong))}/check"), "nothing passed"
+    house.policy(variance=False)
+    page = house.page("daniel", f"/files/{send(house, csv_of({**same, 'amount': '11.00'}))}/check")
+    assert "the settings turn this off (policy.variance)" in page and "unchanged" not in page
+
+
+def test_a_day_that_nothing_uses_stands_above_the_totals(house: House) -> None:
+    """On the page of the file and on that to approve: with all rows sent today, it is the first thing said."""
+    lines = csv_of(*ROWS).decode().splitlines()
+    content = "\n".join([f"{lines[0]},Value Date", *(f"{line},2027-03-01" for line in lines[1:]), ""])
+    file_id = send(house, content.encode())
+    house.post("maria", f"/files/{file_id}/ask")
+    for path, below in (("check", "in the file"), ("approve", "would be paid")):
+        page = house.page("daniel", f"/files/{file_id}/{path}")
+        told = page.index("Not used of this file: date in Value Date")
+        assert told < page.index(below) and "all rows would be sent today" in page[told : page.index(below)]
 
 
 def test_certain_corrections_are_made_when_a_person_says_so(house: House) -> None:
@@ -393,6 +410,7 @@ def test_columns_of_somebody_else_are_asked_about_once(house: House) -> None:
         "3 rows Send 2 credits, USD 30.50 · Collect 1 debit, USD 30.25" in page
         and "read with the map that Maria Lind confirmed" in page
     )
+    assert "achRoutingNumber Routing No columns" in page and "gatewayId 1001 fixed for every row" in page
     later = send(house, foreign({**ROWS[0], "invoiceNumber": "INV-L"}), "vendors-2.csv")
     page = house.page("daniel", f"/files/{later}/check")
     assert "10.00 1 row" in page and "for an earlier file with the same columns" in page
