@@ -97,12 +97,12 @@ def refused_again(person: Person, asked_by: str, file: Columns | None, cents: in
     return over_limit(person, cents)
 
 
-def over_limit(person: Person, cents: int) -> Refusal | None:
-    """Refuse a total above what a person may approve."""
+def over_limit(person: Person, cents: int, of: str = "") -> Refusal | None:
+    """Refuse a total above what a person may approve; `of` says what is in it."""
     if person.limit_cents is None or cents <= person.limit_cents:
         return None
     return Refusal(
-        f"{money(cents)} is above your limit of {money(person.limit_cents)}; someone with a higher one must do it.",
+        f"{money(cents)}{of} is above your limit of {money(person.limit_cents)}; someone with a higher one must do it.",
         MAY_NOT,
     )
 

@@ -7,6 +7,7 @@ compares the plan with the file once more.
 from __future__ import annotations
 
 import dataclasses
+import json
 import threading
 from contextlib import suppress
 from functools import partial
@@ -18,6 +19,7 @@ from flask.typing import ResponseReturnValue
 from batchpay.approval.plan import Plan, PlanText
 from batchpay.errors import FileRefused, WaitingForPerson, WrongUse
 from batchpay.operations.notify import Notice, notify_plan
+from batchpay.payment import Direction, parse_cents
 from batchpay.text import amount, counted, money
 from batchpay.web.acts import NOT_NOW, Refusal, over_limit, page_settings, refused
 from batchpay.web.checked import page_context
@@ -69,10 +71,29 @@ def _may_not(here: Site, person: Person, file: Row) -> Refusal | None:
     problem = refused("approve", person, file, approvers_of(here, file))
     if problem is None and person.limit_cents is not None:
         try:
-            problem = over_limit(person, plan_view(here, file).plan.batch_cents)
+            problem = _over_own_limit(here, person, file, plan_view(here, file).plan)
         except FileRefused as error:
             problem = Refusal(f"{error}. The request can only be withdrawn.", NOT_NOW)
     return problem
+
+
+def _over_own_limit(here: Site, person: Person, file: Row, plan: Plan) -> Refusal | None:
+    """Refuse a batch above a person's limit, or that takes what they approved in 24 hours above it in a direction."""
+    problem = over_limit(person, plan.batch_cents)
+    if problem is not None or person.limit_cents is None:
+        return problem
+    sums = {side: plan.totals(side).cents for side in Direction}
+    approved = here.store.all(
+        "SELECT DISTINCT file.id, file.plan FROM decision JOIN file ON file.id = decision.file WHERE who = ?"
+        " AND what = 'approved' AND at >= ? AND decision.seal = file.seal AND file.id != ?"
+        " AND state NOT IN ('checking', 'checked', 'refused', 'replaced')",
+        person.name, here.clock() - _DAY_S, file["id"],
+    )  # fmt: skip
+    for one in approved:
+        to_send = json.loads(one["plan"])["content"]["to_send"]
+        sums = {side: cents + (parse_cents(to_send[side]["amount"]) or 0) for side, cents in sums.items()}
+    side = max(sums, key=lambda one: sums[one])
+    return over_limit(person, sums[side], f" of {side.lower()}s with what you approved in the last 24 hours")
 
 
 @blueprint.get("/to-approve")
@@ -141,7 +162,7 @@ def _page(file: Row, wrong: Refusal | None = None) -> ResponseReturnValue:
     approvers = approvers_of(here, file)
     view = plan_view(here, file)
     # The button's total is read from the plan, which carries a keyed code: no other total can be put there.
-    may_not = refused("approve", person, file, approvers) or over_limit(person, view.plan.batch_cents)
+    may_not = refused("approve", person, file, approvers) or _over_own_limit(here, person, file, view.plan)
     may_not = may_not or _spent(view, "Turn it down or withdraw it")
     context: dict[str, Any] = page_context(file, facts_of(file))
     return (
@@ -252,7 +273,7 @@ def decide(file_id: str) -> ResponseReturnValue:
         return _turn_down(file, person, plan)
     if request.form.get("seal") != file["seal"]:
         abort(NOT_NOW)
-    problem = over_limit(person, plan.batch_cents)
+    problem = _over_own_limit(here, person, file, plan)
     if problem is None and (wrong := prove_again()) is not None:
         problem = Refusal(wrong, 401)
     if problem is not None:
@@ -274,6 +295,8 @@ def _record(here: Site, file: Row, person: Person, plan: Plan, *, is_enough: boo
     """Record an approval, and with the last one request the run; all of it or nothing."""
     with here.store.write() as db:
         (stands,) = db.execute("SELECT plan FROM file WHERE id = ?", (file["id"],)).fetchone()
+        if _over_own_limit(here, person, file, plan) is not None:  # they approved another one in the same moment
+            abort(NOT_NOW)
         after = "approved" if is_enough else "asked"
         if stands != file["plan"] or not here.store.move(db, file["id"], "asked", after, plan=plan.text(), told=None):
             abort(NOT_NOW)

@@ -67,6 +67,21 @@ def test_a_limit_holds_for_the_whole_batch(house: House) -> None:
     house.approve(file_id, by="high")
 
 
+def test_a_limit_holds_for_a_day_in_each_direction(house: House) -> None:
+    """Three files below it are not approved one by one; what came in is not counted with what went out."""
+    house.add("low", "Lo Low", "approve", limit_cents=100_00)
+    house.approve(house.ask(), by="low")
+    more = [{"paymentId": side, "invoiceNumber": side, "transactionType": side} for side in ("CREDIT", "DEBIT")]
+    credit, debit = (house.ask({**row, "amount": "69.60"}) for row in more)
+    said = "100.10 of credits with what you approved in the last 24 hours is above your limit of 100.00"
+    assert said in house.page("low", f"/files/{credit}/approve")
+    assert said in words_of(house.approve(credit, by="low", code=403))
+    house.approve(debit, by="low")
+    with house.store.write() as db:
+        db.execute("UPDATE decision SET at = at - 86401")
+    house.approve(credit, by="low")
+
+
 def test_a_plan_that_cannot_be_read_concerns_its_own_file_alone(house: House) -> None:
     """One written by another version had blanked the menu's counts, and the list for whoever has a limit."""
     house.add("low", "Lo Low", "approve", limit_cents=1_000_000)
