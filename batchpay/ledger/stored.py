@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from pathlib import Path
@@ -213,6 +214,7 @@ class StoredLedger(StoredFacts[StoreT], StoredReading[StoreT], ABC, Generic[Stor
         number, released, changes, adds = self._batch(batch), list[int](), TotalsDelta(), Sums()
         require("released", REJECTED, PENDING)
         require_person("released", who, why)
+        reasons = {one.row: one.reasons for one in self.rejected(batch)}
         with self.store.transaction() as transaction:
             require_settled(transaction)
             transaction.hold_batch(number)
@@ -229,7 +231,8 @@ class StoredLedger(StoredFacts[StoreT], StoredReading[StoreT], ABC, Generic[Stor
             writer.finish()
             if released:
                 transaction.write_totals(changes, number)
-                detail: dict[str, Any] = {"pending": write_ranges(released)}
+                flags = Counter(reason for row in released for reason in reasons.get(row, ()))
+                detail: dict[str, Any] = {"pending": write_ranges(released), "flags": flags}
                 detail |= {"allowed_duplicates": allowed_duplicates} if allowed_duplicates else {}
                 detail |= writer.noted() | lift(self.store, transaction, number, lifts)
                 detail |= require_alone(transaction, day_check, changes)

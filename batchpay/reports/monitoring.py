@@ -27,7 +27,10 @@ _DECISIONS = {
 """Events by which a person decides about rows, in words."""
 _UNAUTHORIZED = ("R05", "R07", "R10", "R11", "R29", "R51")
 _SECTIONS = {
-    "flags": ("What was flagged", "Rows by rule: a warning that went on, or held or rejected until now."),
+    "flags": (
+        "What was flagged",
+        "Rows by rule: a warning that went on, or held or rejected until now, or released by a person.",
+    ),
     "decisions": (
         "Who decided",
         "Releases, approvals, settlements, cancellations, with the time since registration.",
@@ -58,7 +61,7 @@ def monitoring(ledger: Ledger, environment: Environment, since: date) -> dict[st
         "approved_by_others": sum(one.batch in approved for one in new),
         "rows": sum(one.total.rows for one in new),
         "accepted": {side: format_cents(one.cents) for side, one in sorted(accepted.items())},
-        "flags": _flags(ledger, new),
+        "flags": _flags(ledger, new, events),
         "decisions": [line for event in events for line in _decided(event, batches)],
         "returns": [
             {"code": code, "rows": one.rows, "amount": format_cents(one.cents)} for code, one in sorted(by_code.items())
@@ -80,13 +83,19 @@ def _written(policy: Mapping[str, Any]) -> str:
     return "; ".join(f"{name} {text}" for name, text in said.items() if text)
 
 
-def _flags(ledger: Ledger, batches: list[BatchSummary]) -> list[dict[str, Any]]:
-    went_on, rejected = Counter[str](), Counter[str]()
+def _flags(ledger: Ledger, batches: list[BatchSummary], events: list[Event]) -> list[dict[str, Any]]:
+    went_on, rejected, released = Counter[str](), Counter[str](), Counter[str]()
+    for event in events:
+        if event.kind == "released":
+            released.update(json.loads(event.detail).get("flags", {}))  # an earlier version kept none
     for batch in batches:
         went_on.update(batch.options.get("warning_counts", {}))
         if batch.by_state[State.REJECTED].rows:
             rejected.update(reason for row in ledger.rejected(batch.batch) for reason in row.reasons)
-    return [{"rule": rule, "went_on": went_on[rule], "rejected": rejected[rule]} for rule in sorted(went_on | rejected)]
+    return [
+        {"rule": rule, "went_on": went_on[rule], "rejected": rejected[rule], "released": released[rule]}
+        for rule in sorted(went_on | rejected | released)
+    ]
 
 
 def _decided(event: Event, batches: Mapping[str, BatchSummary]) -> Iterator[dict[str, Any]]:

@@ -38,14 +38,20 @@ def test_what_was_flagged_decided_and_returned(desk: Desk) -> None:
         return monitoring_record(today - timedelta(days=days), lambda: page, desk.settings)
 
     assert record()["flags"] == [
-        {"rule": "achAccountNumber.changed_account", "went_on": 0, "rejected": 1},
-        {"rule": "achNameOnCheck.length", "went_on": 1, "rejected": 0},
+        {"rule": "achAccountNumber.changed_account", "went_on": 0, "rejected": 1, "released": 0},
+        {"rule": "achNameOnCheck.length", "went_on": 1, "rejected": 0, "released": 0},
     ]
     desk.submit(june, release=NOTE, rows=[2])
     with closing(open_ledger(desk.settings.ledger)) as ledger:
         fact = NewFact(FactKind.RETURNED, str(first.batch), 1, "R10", today, 1000, line=1)
         ledger.record_facts([fact], Environment.TEST, "returns.csv", "ab", "ann", unattended=False)
     found = record()
+    assert found["flags"][0] == {
+        "rule": "achAccountNumber.changed_account",
+        "went_on": 0,
+        "rejected": 0,
+        "released": 1,
+    }, "it is what was decided"
     assert (found["batches"], found["rows"], found["approved_by_others"]) == (2, 4, 0)
     assert found["accepted"] == {"CREDIT": "70.00"}
     (decision,) = found["decisions"]
