@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from batchpay.web.acts import Refusal
 from batchpay.web.files import REPLACEABLE, expected, facts_of, file_or_404, is_reconciled, people_by_name
 from batchpay.web.grid import BLOCK, Grid, GridRow
 from batchpay.web.sign_in import current_person, needs
-from batchpay.web.site import download, refusal, site
+from batchpay.web.site import download, given_words, refusal, site
 from batchpay.web.spool import MARKED, Row
 from batchpay.web.words import as_sentence, rejects_name
 
@@ -191,6 +192,17 @@ def version(file_id: str) -> ResponseReturnValue:
         said = f"said that it is {'a new version of' if is_version else 'another file than'} {before['name']}"
         here.store.note(db, person.name, file_id, said, person.proof)
     return redirect(url_for("checked.page", file_id=file_id), 303)
+
+
+@blueprint.post("/files/<file_id>/note")
+def note(file_id: str) -> ResponseReturnValue:
+    """Add a person's own words to what was done with a file, in whichever state it is."""
+    person, file, text = current_person(), file_or_404(file_id), given_words("note")
+    if not text or re.search("[0-9]{8}", text):
+        told = "Write the last four digits of an account only." if text else "Write something."
+        return refusal(Refusal(f"{told} Nothing was added.", 400))
+    site().note(person, file["id"], f"noted: {text}")
+    return redirect(url_for("files.file", file_id=file_id), 303)
 
 
 def _check_again(

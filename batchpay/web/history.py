@@ -26,7 +26,7 @@ from batchpay.writing.table import csv_lines
 blueprint = Blueprint("history", __name__)
 
 LISTED = 200
-_CSV_ROWS = 500
+_CSV_ROWS, _PAGES_MAX = 500, 1000
 _ID_MAX = 200
 _UNTOLD = "progress"
 CHECKED = "checked the whole ledger: "
@@ -76,18 +76,20 @@ def batch(batch: str) -> ResponseReturnValue:
 def audit() -> ResponseReturnValue:
     """List what was done, the latest first; by one person if that is requested."""
     here, who = site(), request.args.get("who", "").strip()
-    kept = deque(_acts(here, who), maxlen=LISTED)
+    page = min(max(1, request.args.get("page", 1, int)), _PAGES_MAX)
+    kept = list(reversed(deque(_acts(here, who), maxlen=LISTED * page + 1)))
     checked = here.store.one(
         "SELECT * FROM event WHERE what >= ? AND what < ? ORDER BY number DESC LIMIT 1", CHECKED, CHECKED[:-1] + "\x7f"
     )
     return render_template(
         "audit.html",
-        acts=list(reversed(kept)),
+        acts=kept[LISTED * (page - 1) : LISTED * page],
+        page=page,
+        has_older=len(kept) > LISTED * page,
         who=who,
         names=people_by_name(here),
         checked=checked,
         checked_said=checked["what"].removeprefix(CHECKED) if checked else None,
-        shown_max=LISTED,
     )
 
 

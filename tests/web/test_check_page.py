@@ -533,3 +533,25 @@ def test_a_file_is_discarded_and_restored(house: House) -> None:
     house.post("maria", f"/files/{file_id}/discard", 409)
     house.post("maria", f"/files/{file_id}/restore", 409)
     assert "Maria Lind (maria) discarded it" in house.page("lee", "/audit")
+
+
+def test_a_note_is_added_at_any_time(house: House) -> None:
+    """Also to a file that was sent, by somebody who only looks; an account number is refused, and so is nothing."""
+    file_id = house.sent(*ROWS)
+    house.post("lee", f"/files/{file_id}/note", 400, note=" ")
+    house.post("lee", f"/files/{file_id}/note", 400, note="the account 648443924 is closed")
+    house.post("lee", f"/files/{file_id}/note", note="Bo called <b>twice</b>")
+    assert "Lee Park noted: Bo called <b>twice</b>" in house.page("maria", f"/files/{file_id}/run")
+
+
+def test_all_that_was_done_is_listed_by_pages(house: House) -> None:
+    """What was older than the latest two hundred was in the CSV alone."""
+    with house.store.write() as db:
+        for number in range(450):
+            house.store.note(db, "maria", None, f"did no. {number}.")
+    pages = [house.page("lee", f"/audit?who=maria&page={page}") for page in (1, 2, 3)]
+    for place, (number, page) in enumerate(zip((449, 249, 49), pages, strict=True)):
+        assert (f"did no. {number}." in page and f"did no. {number - 199}." in page) or place == 2
+        assert ("Older" in page, "Newer" in page) == (place < 2, place > 0)
+    assert "did no. 0." in pages[2] and "did no. 50." not in pages[2]
+    house.page("lee", "/audit?page=-5")
