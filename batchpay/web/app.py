@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import ipaddress
 import re
 import sqlite3
 from functools import cache
@@ -165,6 +166,7 @@ def _menu(here: Site, person: Person) -> list[tuple[str, str, tuple[str, ...], i
     """Return the links at the top of every page: name, endpoint, blueprints, how much waits there, of what, tone."""
     try:
         waiting, doubtful = len(approval.waiting_for(here, person)), doubts.rows_in_doubt(here)
+        waiting += sum(len(batch.mine) for batch in doubts.asked_again(here)) if person.may("approve") else 0
     except BatchpayError:  # the page itself says what is wrong with the ledger
         waiting = doubtful = 0
     return [
@@ -181,13 +183,23 @@ def _shared_context() -> dict[str, Any]:
     here, person = site(), g.get("person")
     return {
         "menu": lambda: _menu(here, person) if person else [],  # a fragment has none
+        "asked_again": lambda: doubts.asked_again(here),
         "me": person,
         "to_confirm": lambda: len(enrollment.to_confirm(here, person)) if person else 0,
         "gateway": here.gateway_host,
         "is_live": here.environment == "live",
         "page_asks_for_codes": here.asks_for_codes,
+        "is_elsewhere": _is_elsewhere(request.remote_addr),
         "by_proxy": here.access.proxy_header is not None,
     }
+
+
+def _is_elsewhere(address: str | None) -> bool:
+    """Return whether a person certainly looks from another machine than the one that sends."""
+    try:
+        return address is not None and not ipaddress.ip_address(address).is_loopback
+    except ValueError:  # a Unix socket's
+        return False
 
 
 @cache

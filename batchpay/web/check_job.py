@@ -238,7 +238,14 @@ def _end(task: Task, state: str, code: int, **values: Any) -> int:
         values |= {"facts": None, "totals": None, "plan": None, "seal": None}
     with task.store.write() as db:
         if task.store.move(db, task.file["id"], "checking", state, **values):
-            said = {"checked": "checked it", "refused": f"refused it: {values['told']}"}[state]
+            asks = values.get("proposal") is not None
+            said = (
+                "checked it"
+                if state == "checked"
+                else "asked which column is which"
+                if asks
+                else f"refused it: {values['told']}"
+            )
             task.store.note(db, "batchpay", task.file["id"], said)
     return code
 

@@ -18,7 +18,7 @@ from batchpay.errors import WrongUse
 from batchpay.intake.csv.encodings import ENCODINGS
 from batchpay.web import spool
 from batchpay.web.acts import Refusal
-from batchpay.web.files import REPLACEABLE, expected, facts_of, file_or_404, is_reconciled, people_by_name
+from batchpay.web.files import REPLACEABLE, expected, facts_of, file_or_404, is_reconciled, left_of, people_by_name
 from batchpay.web.grid import BLOCK, Grid, GridRow
 from batchpay.web.sign_in import current_person, needs
 from batchpay.web.site import download, given_words, refusal, site
@@ -79,6 +79,7 @@ def page_context(file: Row, facts: dict[str, Any] | None) -> dict[str, Any]:
         "others": [one for one in _other_versions(file) if newer is None or one["id"] != newer["id"]],
         "replaceable": file["state"] in REPLACEABLE,
         "reconciled": is_reconciled(here, file),
+        "left": left_of(here, file),
         "trail": here.store.all("SELECT * FROM event WHERE file = ? ORDER BY number", file["id"]),
         "names": people_by_name(here),
     }

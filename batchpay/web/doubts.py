@@ -16,6 +16,7 @@ from flask.typing import ResponseReturnValue
 
 from batchpay.errors import BatchHeld, BatchpayError, LedgerNotUsable, NotUsable, WrongUse
 from batchpay.ledger.records import BatchSummary
+from batchpay.payment import Totals
 from batchpay.reconciliation.resolution import DECISIONS, Doubt, reason_with_notes
 from batchpay.reconciliation.resolution import rows_in_doubt as doubts_of_batch
 from batchpay.text import place_of, place_word
@@ -24,7 +25,7 @@ from batchpay.web.acts import NOT_NOW, Refusal, over_limit, refused_again
 from batchpay.web.files import people_by_name
 from batchpay.web.papers import SignedOnPage
 from batchpay.web.people import Person
-from batchpay.web.runs import SHOWN_MAX, file_of
+from batchpay.web.runs import SHOWN_MAX, file_of, send_agreed
 from batchpay.web.sign_in import current_person, needs, prove_again
 from batchpay.web.site import Site, download, given_file, given_words, site
 from batchpay.web.spool import Row
@@ -60,6 +61,11 @@ class Batch:
     """Requests that wait, by row."""
 
     @property
+    def mine(self) -> list[Request]:
+        """Those that the person viewing it can agree to."""
+        return [one for one in self.requests.values() if one.may_not is None]
+
+    @property
     def credits(self) -> int:
         """How many of them would be money given away if they were paid twice."""
         return sum(doubt.money_leaves for doubt in self.doubts)
@@ -75,6 +81,15 @@ def rows_in_doubt(here: Site) -> int:
 
 def _batches(here: Site) -> list[BatchSummary]:
     return [here.ledger().find(name) for name in in_doubt(here.ledger(), here.environment)]
+
+
+def asked_again(here: Site) -> list[Batch]:
+    """Return the batches of which somebody wants payments sent again, for whoever could agree; most often none."""
+    found = list[Batch]()
+    for one in here.store.all("SELECT DISTINCT batch FROM again WHERE state = 'asked'"):
+        with suppress(WrongUse):  # of a ledger that was restored since
+            found.append(_batch(here, here.ledger().find(one["batch"])))
+    return [batch for batch in found if batch.requests]
 
 
 @blueprint.get("/doubts")
@@ -244,6 +259,7 @@ def second(batch: str) -> ResponseReturnValue:
         with here.store.write() as db:  # it waits again, unless there was a new request meanwhile
             db.executemany("UPDATE OR IGNORE again SET state = 'asked' WHERE id = ?", [(one["id"],) for one in asked])
         return _page(_refused(error), batch)
+    send_agreed(here, person, batch, Totals(len(chosen), sum(one.doubt.amount_cents for one in chosen)))
     return redirect(url_for("history.batch", batch=batch), 303)
 
 

@@ -108,6 +108,8 @@ class Left(NamedTuple):
     waiting: int = 0
     held_back: int = 0
     is_unknown: bool = False
+    is_open: bool = False
+    """Whether a payment is in doubt, waits or is being sent: then it is not "sent" yet."""
     is_over: bool = False
     """Whether a run has nothing to do any more, whoever did it: a run that stopped here may have ended elsewhere."""
 
@@ -118,7 +120,8 @@ def left_of(here: Site, file: Row) -> Left:
     if found is None:
         return Left(is_unknown=is_unknown)
     held, doubts = found.held_back.rows, found.of(State.IN_DOUBT).rows
-    return Left(doubts, found.due.rows, held, is_over=not found.waiting)
+    is_open = bool(doubts or found.waiting or found.of(State.PENDING).rows)
+    return Left(doubts, found.due.rows, held, is_open=is_open, is_over=not found.waiting)
 
 
 def batch_of(here: Site, file: Row) -> tuple[Summary | None, bool]:

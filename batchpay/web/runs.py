@@ -249,13 +249,33 @@ def go_on(file_id: str) -> ResponseReturnValue:
         return _page(file, Refusal(_OTHERS_WAIT, NOT_NOW))
     if (wrong := prove_again()) is not None:
         return _page(file, Refusal(wrong, 401))
-    with here.store.write() as db:
-        if not here.store.move(db, file_id, file["state"], "approved", told=None, stop_by=None, ended_at=None):
-            abort(NOT_NOW)
-        here.jobs.want(db, file_id, "resume", person.name)
-        here.store.note(db, person.name, file_id, WENT_ON, person.proof)
-    here.jobs.wake()
+    if not _begin_again(here, person, file):
+        abort(NOT_NOW)
     return redirect(url_for("runs.page", file_id=file_id), 303)
+
+
+def _begin_again(here: Site, person: Person, file: Row) -> bool:
+    """Resume a run; False if the file has moved on meanwhile."""
+    with here.store.write() as db:
+        if not here.store.move(db, file["id"], file["state"], "approved", told=None, stop_by=None, ended_at=None):
+            return False
+        here.jobs.want(db, file["id"], "resume", person.name)
+        here.store.note(db, person.name, file["id"], WENT_ON, person.proof)
+    here.jobs.wake()
+    return True
+
+
+def send_agreed(here: Site, person: Person, batch: str, agreed: Totals) -> None:
+    """Send what two people have just agreed to send again, if nothing else waits and the second one may resume the run.
+
+    Otherwise the batch's page says what is still needed.
+    """
+    file_id = file_of(here, batch)
+    file = here.store.file(file_id) if file_id else None
+    if file is None or (run := run_status(here, file)).waiting != agreed:
+        return
+    if _go_on_refused(here, person, file, run) is None:
+        _begin_again(here, person, file)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,13 @@ def machine_time(moment: float | str | None) -> str:
     return moment if isinstance(moment, str) else text.instant(datetime.fromtimestamp(moment, UTC)) or ""
 
 
+def needs_answer(file: Mapping[str, Any]) -> bool:
+    """Return whether a check only waits for its person's answer: about columns, the sheet, or the encoding."""
+    asked = ("choose below what it is", "has several sheets of payments")
+    told = (file["told"] or "") if file["state"] == "refused" else ""
+    return bool(told) and (file["proposal"] is not None or any(words in told for words in asked))
+
+
 def seal(characters: str | None) -> str:
     """Write a seal in groups that two people can compare aloud: F5BF-3B24-B2FC."""
     return "-".join((characters or "")[at : at + 4] for at in range(0, len(characters or ""), 4))
@@ -147,6 +154,7 @@ FILTERS: dict[str, Any] = {
     "without_options": without_options,
     "printable": text.printable,
     "unknown_batch": unknown_batch,
+    "needs_answer": needs_answer,
     "sentence": as_sentence,
     "person": person_named,
 }

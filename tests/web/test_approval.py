@@ -128,6 +128,7 @@ def test_a_request_that_was_answered_no_can_be_asked_again(house: House) -> None
     house.post("dora", f"/files/{file_id}/decide", 400, decision="turn down")
     house.post("dora", f"/files/{file_id}/decide", decision="turn down", why="wrong week")
     assert "Dora Weiss turned this down: wrong week" in house.page("maria", f"/files/{file_id}/check")
+    assert "turned down Dora Weiss turned this down: wrong week" in house.page("maria", "/")
     house.now[0] += 1
     house.post("maria", f"/files/{file_id}/ask")
     house.approve(file_id, by="dora")
@@ -148,6 +149,7 @@ def test_a_request_ends_by_itself(house: House) -> None:
             db.execute("UPDATE session SET made_at = ?, seen_at = ? WHERE mark = ?", (*house.now, *house.now, mark[0]))
     assert "Nothing is waiting for approval" in house.page("daniel", "/to-approve")
     assert "Nobody approved this within 7 days" in house.page("maria", f"/files/{file_id}/check")
+    assert "not approved in time Nobody approved this" in house.page("maria", "/")
 
 
 def test_rows_to_correct_are_left_out_knowingly(house: House) -> None:
