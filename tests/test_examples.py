@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+import http.server
 import os
 import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +23,9 @@ import pytest
 import trustme
 import yaml
 
+from batchpay.cli.web import web
 from batchpay.errors import EXIT_CODES
+from batchpay.web.spool import PIECE_BYTES
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 EXAMPLES = DOCS / "examples"
@@ -203,6 +209,80 @@ def test_nginx_takes_its_file(authority: trustme.CA, tmp_path: Path) -> None:
     done = subprocess.run(["nginx", "-t", "-c", tmp_path / "nginx.conf"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "proxy_set_header X-Forwarded-For $remote_addr;" in text and "$proxy_add_x_forwarded_for" not in text
+
+
+AS_ROOT = "user root;" if os.geteuid() == 0 else ""  # its workers write into the folder of the test
+
+
+class Behind(http.server.BaseHTTPRequestHandler):
+    """Answers with what of a request reaches the page."""
+
+    def do_PUT(self) -> None:
+        size = len(self.rfile.read(int(self.headers["Content-Length"])))
+        told = f"{size} {self.headers['Host']} {self.headers['X-Forwarded-For']}".encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(told)))
+        self.end_headers()
+        self.wfile.write(told)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.mark.skipif(not shutil.which("nginx"), reason="nginx is not installed")
+@pytest.mark.parametrize(("default", "form"), [(False, 200), (True, 413)])
+def test_a_piece_of_a_file_passes_nginx(default: bool, form: int, tmp_path: Path) -> None:
+    """By the block in docs/web.md; with nginx's own limit a piece passes too, and a whole file in a form does not."""
+    (block,) = re.findall(r"```nginx\n(.*?)```", (DOCS / "web.md").read_text("utf-8"), re.S)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Behind) as behind:
+        threading.Thread(target=behind.serve_forever, daemon=True).start()
+        socket_path = tmp_path / "nginx.sock"
+        block = block.replace("listen 443 ssl", f"listen unix:{socket_path}").replace("8790", str(behind.server_port))
+        leave_out = "ssl_|client_max_body_size" if default else "ssl_"
+        block = "".join(line for line in block.splitlines(True) if not re.search(leave_out, line))
+        places = "".join(f"{one}_temp_path {tmp_path}/{one};" for one in ("proxy", "fastcgi", "uwsgi", "scgi"))
+        (tmp_path / "nginx.conf").write_text(
+            f"daemon off; {AS_ROOT} pid {tmp_path}/pid; error_log {tmp_path}/log; events {{}} http {{ access_log off; "
+            f"client_body_temp_path {tmp_path}/body; {places} {block} }}"
+        )
+        nginx = subprocess.Popen(["nginx", "-c", tmp_path / "nginx.conf"], stderr=subprocess.DEVNULL)
+        try:
+            for size, code in ((PIECE_BYTES, 200), (8 << 20, form)):
+                while True:
+                    assert nginx.poll() is None, (tmp_path / "log").read_text()
+                    with suppress(FileNotFoundError, ConnectionRefusedError), socket.socket(socket.AF_UNIX) as to:
+                        to.connect(str(socket_path))
+                        to.sendall(
+                            b"PUT /files/f/pieces/0 HTTP/1.1\r\nHost: pay.example.com\r\nConnection: close\r\n"
+                            b"X-Forwarded-For: 203.0.113.9\r\nContent-Length: %d\r\n\r\n" % size
+                        )
+                        with suppress(BrokenPipeError, ConnectionResetError):  # refused by its length alone
+                            to.sendall(bytes(size))
+                        with to.makefile("rb") as answer:
+                            said = answer.read().decode()
+                        break
+                assert said.startswith(f"HTTP/1.1 {code} "), said
+                if code == 200:
+                    assert said.endswith(f"{size} pay.example.com unix:"), "what the client says of itself is replaced"
+        finally:
+            nginx.terminate()
+            nginx.wait()
+            behind.shutdown()
+
+
+def test_the_pages_unit_is_as_locked_as_the_nights(tmp_path: Path) -> None:
+    """Its command has options that there are, a stop leaves runs alone, and systemd itself reads it."""
+    text = (EXAMPLES / "batchpay-web.service").read_text("utf-8")
+    (command,) = re.findall(r"^ExecStart=/opt/batchpay/bin/batchpay web (.*)$", text, re.M)
+    assert set(re.findall(r"--[a-z-]+", command)) <= {name for one in web.params for name in one.opts}
+    assert "KillMode=process\n" in text and "LoadCredential=api-key:/etc/batchpay/api-key\n" in text
+    night = (EXAMPLES / "batchpay.service").read_text("utf-8")
+    locks = r"^((?:Protect|Private|Restrict|NoNew|Capab|Lock|SystemCall|UMask|LimitCORE).*)$"
+    assert re.findall(locks, text, re.M) == re.findall(locks, night, re.M)
+    if shutil.which("systemd-analyze"):
+        unit = tmp_path / "batchpay-web.service"
+        unit.write_text(text.replace("/opt/batchpay/bin/batchpay", sys.executable).replace("https://", "file:///"))
+        done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
 
 
 def test_the_image_is_made_of_what_is_here() -> None:
