@@ -15,7 +15,7 @@ from flask.typing import ResponseReturnValue
 
 from batchpay.errors import BatchHeld, BatchpayError, WrongUse
 from batchpay.ledger.columns import CANCELLED
-from batchpay.ledger.records import BatchSummary
+from batchpay.ledger.records import BatchSummary, LedgerRow
 from batchpay.payment import State, Totals
 from batchpay.summary import Summary
 from batchpay.text import counted, money, place_of, place_word, read_ranges
@@ -150,8 +150,17 @@ def _context(file: Row) -> dict[str, Any]:
         "is_left": _is_left(file, run),
         "go_on_refused": _go_on_refused(here, person, file, run),
         "held": held_rows(here, file) if run.summary and run.summary.of(State.REJECTED).rows else [],
+        "declined": _declined(here, file["batch"]) if run.summary and file["state"] not in UNDER_WAY else [],
+        "shown_max": SHOWN_MAX,
         "cancelled": cancellations(here, here.ledger().find(file["batch"])) if run.summary else [],
     }
+
+
+def _declined(here: Site, batch: str) -> list[tuple[str, LedgerRow]]:
+    """Return payments that the gateway refused, each with its place in the file, as many as a page lists."""
+    word = place_word(here.ledger().find(batch).file)
+    rows = islice(here.ledger().rows(batch, [State.DECLINED]), SHOWN_MAX)
+    return [(place_of(word, row.row, row.line), row) for row in rows]
 
 
 def _is_left(file: Row, run: RunStatus) -> bool:

@@ -18,7 +18,7 @@ from batchpay.web import papers, run_job
 from batchpay.workflows.resolve import RowDecision, settle
 from tests.support.in_process import Caller
 from tests.web.house import ROWS, House, Yes, words_of
-from tests.workflows.desk import ACCEPTED, ANN, IN_DOUBT
+from tests.workflows.desk import ACCEPTED, ANN, DECLINED, IN_DOUBT
 
 
 def answered(house: House, doubt: str) -> None:
@@ -59,6 +59,15 @@ def test_a_batch_is_shown_as_the_file_that_it_was_sent_from(house: House) -> Non
     assert f'href="/files/{sent}"' in house.get("lee", "/doubts").get_data(as_text=True)
     home = house.get("lee", "/").get_data(as_text=True)
     assert home.count("1 payment in doubt") == 1, "nothing of the second file was ever sent"
+
+
+def test_what_the_gateway_refused_is_listed_with_its_reason(house: House) -> None:
+    """The page said that the results say why: nobody who was to correct a payment saw it."""
+    house.answer = lambda reference: DECLINED if reference == "INV-B" else ACCEPTED
+    file_id = house.sent()
+    page = house.page("maria", f"/files/{file_id}/run")
+    assert "line 3 Bo Hart account ****" in page and "20.50 credit No funds" in page
+    assert "Ann Lee" not in page
 
 
 def test_go_on_is_offered_where_the_ledger_has_something_to_send(house: House) -> None:
