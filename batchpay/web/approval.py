@@ -20,7 +20,6 @@ from batchpay.approval.plan import Plan, PlanText
 from batchpay.errors import FileRefused, WaitingForPerson, WrongUse
 from batchpay.operations.notify import Notice, notify_plan
 from batchpay.payment import Direction, parse_cents
-from batchpay.text import amount, counted, money
 from batchpay.web.acts import NOT_NOW, Refusal, over_limit, page_settings, refused
 from batchpay.web.checked import page_context
 from batchpay.web.files import SENT, facts_of, file_or_404, people_by_name
@@ -29,7 +28,7 @@ from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, needs, prove_again
 from batchpay.web.site import Site, given_words, refusal, site
 from batchpay.web.spool import Row
-from batchpay.web.words import as_sentence, left_out, seal
+from batchpay.web.words import as_sentence, left_out, moves, seal
 from batchpay.workflows.approve import PlanView, add_approval, view_plan
 from batchpay.workflows.policy import decide_lowering, policy_in_force
 
@@ -212,9 +211,7 @@ def ask(file_id: str) -> ResponseReturnValue:
             stop_by=None,
         ):  # fmt: skip
             abort(NOT_NOW)
-        total = facts["to_send"]["total"]
-        sum_asked = f"{counted(total['rows'], 'payment')}, {amount(total['amount'])}"
-        what = f"requested approval of {sum_asked}, seal {seal(file['seal'])}"
+        what = f"requested approval: {moves(facts['to_send'], facts)}, seal {seal(file['seal'])}"
         here.store.note(db, person.name, file_id, what, person.proof)
     _notify(Notice.APPROVAL_REQUESTED, plan)
     return redirect(url_for("approval.page", file_id=file_id), 303)
@@ -304,8 +301,8 @@ def _record(here: Site, file: Row, person: Person, plan: Plan, *, is_enough: boo
             "INSERT INTO decision (file, who, what, at, seal) VALUES (?, ?, 'approved', ?, ?)",
             (file["id"], person.name, here.clock(), file["seal"]),
         )
-        total = money(plan.totals("total").cents)
-        here.store.note(db, person.name, file["id"], f"approved {total}, seal {seal(file['seal'])}", person.proof)
+        what = f"approved: {moves(plan.content['to_send'], facts_of(file))}, seal {seal(file['seal'])}"
+        here.store.note(db, person.name, file["id"], what, person.proof)
         if is_enough:
             here.jobs.want(db, file["id"], "submit", person.name)
     here.jobs.wake()
