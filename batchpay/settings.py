@@ -153,7 +153,7 @@ class RetentionSettings:
 
 @dataclass(frozen=True, slots=True)
 class NotifySettings:
-    """[notify]: whom batchpay tells what a person should hear of (docs/operations.md)."""
+    """[notify]: whom batchpay tells what a person should hear of (docs/cron.md)."""
 
     url: str = field(default="", repr=False)
     url_file: str = ""

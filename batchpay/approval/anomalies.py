@@ -90,6 +90,9 @@ def variances(
 ) -> list[Variance]:
     """Compare rows with the history, in row order; a new payee gets one warning, a louder one above an amount.
 
+    A payee of whom every payment came back is new, but not unknown: another account than that is a changed one. A
+    return file that somebody made up must not turn a changed account into a new payee.
+
     Not to be called while the ledger has no other batch: then everybody would be new.
     """
     known = history.payee_facts(list(dict.fromkeys(columns.payees)), environment, exclude_digest)
@@ -99,16 +102,16 @@ def variances(
         columns.rows, columns.payees, columns.accounts, columns.amounts_cents, strict=True
     ):
         facts = known.get(payee)
-        if facts is None and first_above_cents is not None and cents > first_above_cents:
-            message = f"the first payment of this payee is above {money(first_above_cents)}, make sure that it is right"
-            found.append(_variance(row, "first_payment", message))
-            continue
-        if facts is None:
-            found.append(_variance(row, "new_payee", "paid for the first time, make sure that the payee is real"))
-            continue
-        if account not in facts.accounts:
+        if facts is not None and account not in (facts.accounts or facts.came_back):
             changed[row] = payee
             found.append(_variance(row, "changed_account", _CHANGED.format(before="")))
+        if facts is None or not facts.accounts:
+            if first_above_cents is not None and cents > first_above_cents:
+                above = f"above {money(first_above_cents)}, make sure that it is right"
+                found.append(_variance(row, "first_payment", f"the first payment of this payee is {above}"))
+            else:
+                found.append(_variance(row, "new_payee", "paid for the first time, make sure that the payee is real"))
+            continue
         if cents > UNUSUAL_TIMES * facts.usual_cents > 0:
             times = (cents - 1) // facts.usual_cents
             message = f"over {times} times the usual {money(facts.usual_cents)} of this payee, check it"

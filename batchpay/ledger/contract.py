@@ -390,6 +390,8 @@ class Ledger(Protocol):
     ) -> Mapping[bytes, PayeeFacts]:
         """Look payees up by keyed digest; those without an accepted payment in the environment are left out.
 
+        One of whom every payment came back has no `accounts`: it is new, though an account other than those is changed.
+
         Batches with the digest `exclude_digest` don't count: submitting a file again must not find itself.
         """
 

@@ -171,18 +171,16 @@ class Details:
 
 
 def summed_up(paid: Iterable[tuple[bytes, bytes, int, int]]) -> dict[bytes, PayeeFacts]:
-    """Total by payee what was paid: payee, account, rows and cents of each."""
+    """Total by payee what was paid: payee, account, rows and cents of each, 0 where all came back."""
     counts: dict[bytes, list[int]] = {}
-    accounts: dict[bytes, set[bytes]] = {}
+    accounts: dict[bytes, tuple[set[bytes], set[bytes]]] = {}
     for payee, account, payments, cents in paid:
-        if not payments:
-            continue  # all came back
         count = counts.setdefault(payee, [0, 0])
         count[0] += payments
         count[1] += cents
-        accounts.setdefault(payee, set()).add(account)
+        accounts.setdefault(payee, (set(), set()))[not payments].add(account)
     return {
-        payee: PayeeFacts(usual_cents=cents // payments, accounts=frozenset(accounts[payee]))
+        payee: PayeeFacts(cents // max(1, payments), *map(frozenset, accounts[payee]))
         for payee, (payments, cents) in counts.items()
     }
 

@@ -394,6 +394,8 @@ class PayeeFacts:
     """The mean of their amounts, rounded down."""
     accounts: frozenset[bytes]
     """Keyed digests of the accounts that the payments went to."""
+    came_back: frozenset[bytes] = frozenset()
+    """Digests of accounts from which all payments came back: they are in `accounts` only if one of them stands."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,8 @@ class EarlierPayments:
             self._unfinished[name] = _unfinished(ledger, name, self.settings)
         for one in found:
             if one.returned is not None and may_follow(one.returned, cents[one.row], directions[one.row], now):
+                # Whoever made the file of returns up pays twice: the approver has to see it.
+                self._warn(one, f"pays again what was paid in {_place(one)}, make sure that the bank said so", rules)
                 continue
             self._take(one, lines[one.row], cents[one.row], rules)
             there = self._unfinished[one.earlier_batch]
@@ -354,17 +356,17 @@ class EarlierPayments:
         found = {"rows": self.allowed.rows, "amount": format_cents(self.allowed.cents), "list": self.allowed_rows}
         return found | ({"reason": reason} if reason else {})
 
+    def _warn(self, one: Earlier, message: str, rules: RuleOptions) -> None:
+        if ROW_SAME_PAYMENT.name not in rules.rules_off:
+            self.warnings.append(Variance(one.row, ROW_SAME_PAYMENT.column, ROW_SAME_PAYMENT.code, message))
+
     def _take(self, one: Earlier, line: int | None, cents: int, rules: RuleOptions) -> None:
-        place = f"{one.earlier_place} of batch {one.earlier_batch} of {_day(one.at)}"
-        if one.returned is not None:
-            place += f", which came back with {one.returned.code} of {one.returned.day:%m/%d/%Y},"
+        place = _place(one)
         if one.same is SamePayment.ANOTHER_ID:
-            if ROW_SAME_PAYMENT.name not in rules.rules_off:
-                told = "under another paymentId or day, make sure that it is due again"
-                if one.was_cancelled:
-                    told = "which a person cancelled, make sure that it is due after all"
-                message = f"is the same bill as {place}{',' if one.was_cancelled else ''} {told}"
-                self.warnings.append(Variance(one.row, ROW_SAME_PAYMENT.column, ROW_SAME_PAYMENT.code, message))
+            told = " under another paymentId or day, make sure that it is due again"
+            if one.was_cancelled:
+                told = ", which a person cancelled, make sure that it is due after all"
+            self._warn(one, f"is the same bill as {place}{told}", rules)
             return
         at, repeated = self._repeated.get(one.earlier_batch, (one.at, Totals()))
         self._repeated[one.earlier_batch] = at, repeated + Totals(1, cents)
@@ -373,6 +375,8 @@ class EarlierPayments:
             message = f"was used before in {place}, {_DUE} a paymentId and an invoice number of its own"
             if is_held_back:
                 message = f"was used in {place}, {_HELD_BACK}: give it a paymentId of its own"
+            elif one.returned is not None:
+                message = f"was used before in {place}, the same amount may go to another account under this paymentId"
             self.late_failures[one.row] = "paymentId", "duplicate", message
         elif rules.allows_repeated_bills:
             if self._allow(one.row, one.earlier_batch, one.earlier_row, cents):
@@ -431,6 +435,11 @@ def _rows_in(ledger: Ledger, batch: BatchSummary, *states: State) -> bytearray:
 
 def _counted(totals: Totals) -> str:
     return f"{row_count(totals.rows)}, {money(totals.cents)}"
+
+
+def _place(one: Earlier) -> str:
+    back = f", which came back with {one.returned.code} of {one.returned.day:%m/%d/%Y}" if one.returned else ""
+    return f"{one.earlier_place} of batch {one.earlier_batch} of {_day(one.at)}{back}"
 
 
 def _day(moment: datetime) -> str:

@@ -163,6 +163,27 @@ def test_a_corrected_account_is_told_as_a_new_one(desk: Desk) -> None:
     assert [one.name for one in preview.verdict.warning_failures] == ["achAccountNumber.changed_account"]
 
 
+def test_a_made_up_return_hides_no_payment_to_another_account(desk: Desk) -> None:
+    """A preparer said that a payment had come back, and paid it again to an account of their own as a new payee's."""
+    held = ["achAccountNumber.changed_account", "row.same_payment"]
+    desk.settings = replace(desk.settings, policy=replace(desk.settings.policy, variance=True))
+    took_in(desk, desk.submit(desk.file("first.csv", FIRST)).batch, "R02")
+    holding = replace(desk.settings, policy=replace(desk.settings.policy, hold=held))
+    for row, warned in (
+        (FIRST | {"achAccountNumber": ACCOUNT}, [held[1], held[0]]),
+        (NEXT | {"achAccountNumber": ACCOUNT}, [held[0]]),
+    ):
+        path = desk.file(f"{row['paymentId']}.csv", row)
+        preview = desk.dry_run(path)
+        assert {one.name for one in preview.verdict.warning_failures} == {*warned, "achNameOnCheck.new_payee"}
+        told = [one.message for one in preview.verdict.warning_failures if one.name == held[1]]
+        assert all("which came back with R02 of 11/27/2026, make sure that the bank said so" in one for one in told)
+        loose, desk.settings = desk.settings, holding
+        assert desk.submit(path).exit_code == 3
+        desk.settings = loose
+    assert desk.arrived == {"A-1": 1}
+
+
 def test_how_many_debits_came_back_is_told_and_seldom_an_alarm(desk: Desk) -> None:
     """Of 60 days' debits, but what was withdrawn; one of three is above every rate, and fails only where asked."""
     kinds = {"unauthorized": 100 / 3, "administrative": 0.0, "overall": 100 / 3}
@@ -247,7 +268,8 @@ def test_a_corrected_account_may_have_the_same_payment_id(desk: Desk) -> None:
         ledger.confirm_fact(str(first), 1, "ann", "the bank's letter")
     assert failures(desk, FIRST, file(3)) == [(1, "achAccountNumber.returned")]
     assert failures(desk, corrected | {"amount": "10.01"}, file(4)) == used
-    assert ", which came back with R02 of 11/27/2026," in desk.verdict.failures[0].message
+    message = desk.verdict.failures[0].message
+    assert ", which came back with R02 of 11/27/2026, the same amount may go to another account" in message
     assert failures(desk, corrected | {"transactionType": "DEBIT"}, file(5)) == used
     assert desk.arrived["A-1"] == 1
     assert failures(desk, corrected, file(6)) == []

@@ -209,13 +209,12 @@ CREATE VIEW batchpay.returned AS
     FROM batchpay.fact f JOIN batchpay.payment p ON p.batch = f.batch AND p.row = f.row
     WHERE f.kind = 1 AND f.recurring = 0 AND f.withdrawn IS NULL;
 
--- What was paid and did not come back.
+-- What was paid and did not come back; no rows where all of it did.
 CREATE VIEW batchpay.kept AS
     SELECT d.payee, d.account, d.batch, (d.row_count - r.row_count)::integer AS row_count, d.cents - r.cents AS cents
     FROM batchpay.paid d CROSS JOIN LATERAL (SELECT count(*) AS row_count, coalesce(sum(b.amount_cents), 0)::bigint AS
         cents FROM batchpay.returned b WHERE b.account = upper(encode(int8send(d.account), 'hex'))
-        AND b.batch = d.batch AND b.payee = d.payee) AS r
-    WHERE d.row_count > r.row_count;
+        AND b.batch = d.batch AND b.payee = d.payee) AS r;
 
 -- Facts of no accepted row, or of one that is not what they say, and what a purge should have erased of them.
 CREATE VIEW batchpay.fact_unlike_row AS

@@ -464,7 +464,9 @@ _PAID_BY_OTHERS = (
     " WHERE d.payee = ANY(%s::bigint[]) GROUP BY d.payee"
 )
 PAID_TO = f"SELECT d.payee, d.account, sum(d.row_count)::bigint, sum(d.cents)::bigint{_PAID_BY_OTHERS}, d.account"
-LATEST_BATCH_OF_PAYEES = f"SELECT d.payee, max(d.batch){_PAID_BY_OTHERS}"
+LATEST_BATCH_OF_PAYEES = (
+    f"SELECT d.payee, max(d.batch) FILTER (WHERE d.row_count > 0){_PAID_BY_OTHERS} HAVING max(d.row_count) > 0"
+)
 LAST_PAID_IN = (
     "SELECT DISTINCT ON (payee) payee, row, chunk FROM batchpay.payment"
     f" WHERE batch = %s AND state = {ACCEPTED} AND payee = ANY(%s::bigint[]) AND (batch, row) NOT IN"
