@@ -177,6 +177,14 @@ def is_off(actor: Actor, off: Collection[str]) -> bool:
     return actor.name in off and actor.authenticated_by.startswith(ON_THE_WEB)
 
 
+_NOTE_WORDS = 3
+
+
+def is_note(words: str) -> bool:
+    """Return whether this can say who was called, and by which number: "ok" and "n/a" can't."""
+    return len(set(words.casefold().split())) >= _NOTE_WORDS
+
+
 def may_be_one(one: Actor, other: Actor) -> bool:
     """Return whether two actors may be the same person: an account without a login may be anybody who uses it."""
     names = person_key(one), person_key(other)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from flask import Blueprint, abort, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
+from batchpay.approval.approvals import is_note
 from batchpay.ledger.columns import RELEASED_BY_NAME
 from batchpay.text import counted, money, place_of, place_word
 from batchpay.web import spool
@@ -23,7 +24,6 @@ from batchpay.web.grid import Grid
 from batchpay.web.sign_in import current_person, prove_again
 from batchpay.web.site import Site, given_words, refusal, site
 from batchpay.web.spool import Row
-from batchpay.workflows.holding import is_note
 from batchpay.workflows.policy import policy_in_force
 
 blueprint = Blueprint("releases", __name__)

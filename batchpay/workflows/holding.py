@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from batchpay.approval.approvals import may_be_one
+from batchpay.approval.approvals import is_note, may_be_one
 from batchpay.errors import SettingsNotUsable, WaitingForPerson, WrongUse, did_you_mean
 from batchpay.ledger.columns import RELEASED_BY_NAME
 from batchpay.ledger.contract import Ledger
@@ -31,7 +31,6 @@ _HELD = (
     "{}held for a person, who releases it by name once they know that it is right: submit FILE --release --rows {} "
     "--reason TEXT"
 )
-_NOTE_WORDS = 3
 
 
 def held_names(names: Collection[str]) -> frozenset[str]:
@@ -84,11 +83,6 @@ class Holding:
 def rejected_earlier(ledger: Ledger, batch: BatchSummary, names: frozenset[str]) -> RejectedEarlier:
     """Return what of a batch is rejected, where a release must name the rows that are held."""
     return RejectedEarlier(ledger, batch, RELEASED_BY_NAME | names)
-
-
-def is_note(words: str) -> bool:
-    """Return whether this can say who was called, and by which number: "ok" and "n/a" can't."""
-    return len(set(words.casefold().split())) >= _NOTE_WORDS
 
 
 def require_release(

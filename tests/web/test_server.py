@@ -274,7 +274,7 @@ def ask(server: WebServer, head: str, body: bytes = b"") -> tuple[str, str]:
     with socket.socket(listening.family) as connection:
         connection.settimeout(30)
         connection.connect(listening.getsockname())
-        connection.sendall(head.format(host=f"{host}:{port}").encode() + body)
+        connection.sendall(head.format(host=f"{host}:{port}", port=port).encode() + body)
         answer = b"".join(iter(lambda: connection.recv(65536), b""))
     first, _, rest = answer.decode().partition("\r\n")
     return first, rest.partition("\r\n\r\n")[2]
@@ -324,7 +324,7 @@ def test_a_form_that_is_too_large_is_answered_in_the_pages_own_words(settings: S
     """The browser said that the connection was reset."""
     token, now = "t" * 43, time.time()
     mark = hashlib.sha256(token.encode()).digest()
-    head = f"{POST.format(path='/files')}Cookie: batchpay={token}\r\nContent-Type: text/plain\r\n"
+    head = f"{POST.format(path='/files')}Cookie: batchpay-{{port}}={token}\r\nContent-Type: text/plain\r\n"
     with running(WebServer(settings, tmp_path / "web", LOOPBACK, ANN)) as server:
         store = WebStore(tmp_path / "web")
         with store.write() as db:
