@@ -188,15 +188,15 @@ class Matcher:
         free = [each for each in payments if not _returns(each, days)]
         if left and not free:
             for one in left:
-                one.set(Verdict.KNOWN, payment=one.perhaps[0])
+                _repeat(one, one.perhaps[0], {code for each in one.perhaps for code, _ in _returns(each)})
             return
         if not by_account and len(free) == 1:
             for one in left[1:]:
-                one.set(Verdict.KNOWN, payment=free[0])
+                _repeat(one, free[0], {left[0].line.code})
             left = left[:1]
         if len(left) != len(free) or any(_may_repeat(one, payments) for one in left):
             for one in left:
-                one.set(Verdict.LISTED, f"fits {len(free)} payments, and lines of the file: {len(left)}")
+                one.set(Verdict.LISTED, f"payments that it may be about: {len(free)}, lines of the file: {len(left)}")
                 one.perhaps = free
             return
         if len(free) > 1:
@@ -271,6 +271,17 @@ def _returns(payment: FoundPayment, days: Collection[date] | None = None) -> set
     every = days is None or not payment.is_recurring
     returns = (fact for fact in payment.facts if fact.kind is FactKind.RETURNED)
     return {(fact.code, fact.day) for fact in returns if every or fact.day in (days or ())}
+
+
+def _repeat(one: Match, payment: FoundPayment, codes: Collection[str]) -> None:
+    """Call a line known whose payment came back already; another code may block what that one does not."""
+    if one.line.code in codes:
+        one.set(Verdict.KNOWN, payment=payment)
+    else:
+        one.set(
+            Verdict.LISTED, f"came back with {' '.join(sorted(codes))} already, if that is wrong: --withdraw", payment
+        )
+        one.perhaps = ()
 
 
 def _may_repeat(one: Match, payments: Iterable[FoundPayment]) -> bool:

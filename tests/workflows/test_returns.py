@@ -159,9 +159,10 @@ def test_as_many_lines_as_payments_are_paired(desk: Desk, today: date) -> None:
     desk.submit(desk.file("pay.csv", row(1, **same), row(2, **same), row(3)))
     line = f"{today},R03,,70.25,,648400007,121000332"
     one = take(desk, file(desk, line))
-    assert (verdicts(one), one.matches[0].why) == ([("listed", None)], "fits 2 payments, and lines of the file: 1")
+    told = "payments that it may be about: 2, lines of the file: 1"
+    assert (verdicts(one), one.matches[0].why) == ([("listed", None)], told)
     assert verdicts(take(desk, file(desk, line, line, name="both.csv"))) == [("recorded", 1), ("recorded", 2)]
-    for lines in ([line], [line, line], [line] * 3, [line.replace("R03", "R02")]):
+    for lines in ([line], [line, line], [line] * 3):
         assert {word for word, _ in verdicts(take(desk, file(desk, *lines)))} == {"known"}
     assert facts(desk) == [(1, "R03"), (2, "R03")]
 
@@ -180,6 +181,16 @@ def test_what_one_line_names_helps_another(desk: Desk, today: date) -> None:
     desk.submit(desk.file("more.csv", row(5, **same)))
     assert verdicts(take(desk, file(desk, by_account.format(later, "R01")))) == [("listed", None)]
     assert verdicts(take(desk, file(desk, by_account.format(later, "R09")))) == [("recorded", 1)]
+
+
+def test_another_code_of_the_same_payment_is_no_repetition(desk: Desk, today: date) -> None:
+    """R01 blocks nothing; the R02 that corrected it was called known, with exit code 0, and the account stayed open."""
+    desk.submit(desk.file("pay.csv", row(1)))
+    first, second = f"{today},R01,P-1,1.25", f"{today},R02,P-1,1.25"
+    assert verdicts(take(desk, file(desk, first, second))) == [("recorded", 1), ("listed", 1)]
+    taken = take(desk, file(desk, second))
+    assert (verdicts(taken), taken.exit_code) == ([("listed", 1)], 3)
+    assert taken.matches[0].why == "came back with R01 already, if that is wrong: --withdraw"
 
 
 def test_a_change_is_noted_at_the_latest_payment_of_its_account(desk: Desk, today: date) -> None:
