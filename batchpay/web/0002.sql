@@ -12,3 +12,6 @@ UPDATE user SET enrolled_at = made_at, confirmed_by = 'batchpay';
 
 -- The SHA-256 of a secret that a page's script keeps beside a session, where the cookie alone would reach other ports.
 ALTER TABLE session ADD COLUMN page BLOB;
+
+-- When a finished file was put away from the list, until it moves on.
+ALTER TABLE file ADD COLUMN archived_at REAL;

@@ -53,6 +53,7 @@ ACTS = {
     "stop": _Act("stop", ("prepare", "approve", "settle"), ("approved", "sending")),
     "go_on": _Act("continue a run", ("approve",), ("stopped", "failed", "done"), not_makers=True),
     "release": _Act("release held payments", ("approve",), ("stopped", "failed", "done"), not_makers=True),
+    "archive": _Act("archive it", ("prepare",), ("stopped", "failed", "done"), only_makers=True),
 }
 RETURN_ACTS = {"take in": ("settle",), "confirm": ("settle",), "withdraw": ("settle",)}
 """What people do with payments that came back, and the role for it: by it a paymentId may be paid again."""
@@ -70,7 +71,7 @@ def refused(act: str, person: Person, file: Columns, approvers: Collection[str] 
     if asked.not_makers and person.name in makers(file):
         return Refusal("You chose how this file is read, so another person must approve it.", MAY_NOT)
     if asked.only_makers and person.name not in (file["uploaded_by"], file["asked_by"]):
-        return Refusal("Only the person who uploaded the file or requested approval can withdraw the request.", MAY_NOT)
+        return Refusal(f"Only the person who uploaded the file or requested approval can {asked.words}.", MAY_NOT)
     if file["state"] not in asked.states:
         return Refusal("The status of this file has changed in the meantime. Nothing was done; check again.", NOT_NOW)
     if asked.not_twice and person.name in approvers:

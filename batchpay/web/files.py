@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import date, datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -22,7 +24,7 @@ from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, needs
 from batchpay.web.site import Site, download, given_file, name_of, refusal, site
 from batchpay.web.spool import Row
-from batchpay.web.words import as_sentence
+from batchpay.web.words import STATES, as_sentence
 
 blueprint = Blueprint("files", __name__)
 
@@ -31,10 +33,19 @@ LISTED = 100
 _NAME_MAX, _EXPORT_NAME_MAX = 160, 120
 EXPORT_BYTES_MAX = 128 << 20
 _FILTERS = {
-    "all": "state NOT IN ('replaced', 'discarded', 'export')",
+    "all": "state NOT IN ('replaced', 'discarded', 'export') AND archived_at IS NULL",
     "running": "state IN ('receiving', 'checking', 'approved', 'sending')",
     "waiting": "state = 'asked'",
+    "archived": "archived_at IS NOT NULL",
     "gone": "state IN ('replaced', 'discarded')",
+}
+_FOUND = "state NOT IN ('replaced', 'discarded', 'export')"
+"""What a search of all files goes through: archived ones as well."""
+_ORDERS = {
+    "": ("newest first", "uploaded_at DESC"),
+    "oldest": ("oldest first", "uploaded_at"),
+    "name": ("by name", "name COLLATE NOCASE, uploaded_at DESC"),
+    "status": ("by status", f"instr('{' '.join(STATES)}', state), uploaded_at DESC"),
 }
 REPLACEABLE = ("checked", "refused")
 """States in which a new version of a file may replace it."""
@@ -81,12 +92,18 @@ def is_reconciled(here: Site, file: Row) -> bool:
 
 @blueprint.get("/")
 def home() -> ResponseReturnValue:
-    """List files, the latest first; those looked for by part of their name or person's, or how their batch begins."""
-    here, asked = site(), request.args.get("show", "all")
-    wanted = request.args.get("q", "").strip()[:100]
-    condition, names = _FILTERS.get(asked, _FILTERS["all"]), people_by_name(here)
-    columns = "SELECT id, name, batch, uploaded_by FROM file"
-    listed = here.store.all(f"{columns} WHERE {condition} ORDER BY uploaded_at DESC")
+    """List files; those looked for by day, by part of their name or person's, or by how their batch begins."""
+    here, asked, order = site(), request.args.get("show", "all"), request.args.get("sort", "")
+    asked, order = asked if asked in _FILTERS else "all", order if order in _ORDERS else ""
+    wanted, names = request.args.get("q", "").strip()[:100], people_by_name(here)
+    since, until = (_asked_day(name) for name in ("since", "until"))
+    condition = _FOUND if asked == "all" and (wanted or since or until) else _FILTERS[asked]
+    listed = here.store.all(
+        f"SELECT id, name, batch, uploaded_by FROM file WHERE {condition}"  # noqa: S608 - our own names
+        f" AND uploaded_at >= ? AND uploaded_at < ? ORDER BY {_ORDERS[order][1]}",
+        _begin_of(since) if since else 0,
+        _begin_of(until + timedelta(days=1)) if until else math.inf,
+    )
     text = wanted.casefold()
     matching = [
         file["id"]
@@ -98,7 +115,20 @@ def home() -> ResponseReturnValue:
     found = [file for file_id in matching[:LISTED] if (file := here.store.file(file_id)) is not None]
     rows = [(file, totals_of(file), left_of(here, file)) for file in found]
     left = max(0, len(matching) - LISTED)
-    return render_template("home.html", rows=rows, left=left, shown=asked, wanted=wanted, names=names)
+    orders = {name: said for name, (said, _) in _ORDERS.items()}
+    asked_for = {"shown": asked, "order": order, "wanted": wanted, "since": since, "until": until}
+    return render_template("home.html", rows=rows, left=left, names=names, orders=orders, **asked_for)
+
+
+def _asked_day(name: str) -> date | None:
+    """Return a day of 1970 to 9998 that a form asks for; None for anything else."""
+    day = request.args.get(name, None, date.fromisoformat)
+    return day if day is not None and date(1970, 1, 2) <= day < date(9999, 1, 1) else None
+
+
+def _begin_of(day: date) -> float:
+    """Return when a day begins on this machine, in whose zone times are shown."""
+    return datetime.combine(day, datetime.min.time()).astimezone().timestamp()
 
 
 class Left(NamedTuple):

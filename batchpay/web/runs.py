@@ -23,7 +23,7 @@ from batchpay.web import papers, spool
 from batchpay.web.acts import NOT_NOW, Refusal, over_limit, refused
 from batchpay.web.approval import approvers_of, plan_view
 from batchpay.web.checked import page_context
-from batchpay.web.files import SENT, WENT_ON, batch_of, facts_of, file_or_404, people_by_name
+from batchpay.web.files import SENT, WENT_ON, batch_of, facts_of, file_or_404, left_of, people_by_name
 from batchpay.web.people import Person
 from batchpay.web.releases import held_rows
 from batchpay.web.sign_in import current_person, needs, prove_again
@@ -153,7 +153,34 @@ def _context(file: Row) -> dict[str, Any]:
         "declined": _declined(here, file["batch"]) if run.summary and file["state"] not in UNDER_WAY else [],
         "shown_max": SHOWN_MAX,
         "cancelled": cancellations(here, here.ledger().find(file["batch"])) if run.summary else [],
+        "may_archive": _archive_refused(here, person, file) is None,
     }
+
+
+def _archive_refused(here: Site, person: Person, file: Row) -> Refusal | None:
+    """Return why a person can't put a file away: one that still needs somebody stays in the list."""
+    problem, left = refused("archive", person, file), left_of(here, file)
+    if problem is None and (left.is_open or not left.is_over or held_rows(here, file)):
+        problem = Refusal("This file is not finished, so it stays in the list. Nothing was done.", NOT_NOW)
+    return problem
+
+
+@blueprint.post("/files/<file_id>/archive")
+def archive(file_id: str) -> ResponseReturnValue:
+    """Put a finished file away from the list of files, or back into it; nothing of it is deleted."""
+    here, person, file = site(), current_person(), file_or_404(file_id)
+    back = request.form.get("back") == "yes"
+    problem = refused("archive", person, file) if back else _archive_refused(here, person, file)
+    if problem is not None:
+        return refusal(problem)
+    with here.store.write() as db:
+        if db.execute(
+            "UPDATE file SET archived_at = ? WHERE id = ? AND state = ? AND (archived_at IS NOT NULL) = ?",
+            (None if back else here.clock(), file_id, file["state"], back),
+        ).rowcount:
+            said = "put it back into the list of files" if back else "archived it"
+            here.store.note(db, person.name, file_id, said, person.proof)
+    return redirect(url_for("files.home"), 303)
 
 
 def _declined(here: Site, batch: str) -> list[tuple[str, LedgerRow]]:

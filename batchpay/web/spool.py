@@ -133,9 +133,12 @@ class WebStore:
         return self._address.read_text("utf-8") if self._address.exists() else ""
 
     def move(self, db: sqlite3.Connection, file_id: str, before: str, after: str, **values: Any) -> bool:
-        """Move a file from one state to another and set columns with it; False if it is in another state by now."""
+        """Move a file from one state to another and set columns with it; False if it is in another state by now.
+
+        It is in the list again if it was archived.
+        """
         columns = "".join(f", {name} = ?" for name in values)
-        statement = f"UPDATE file SET state = ?{columns} WHERE id = ? AND state = ?"  # noqa: S608 - our own names
+        statement = f"UPDATE file SET state = ?, archived_at = NULL{columns} WHERE id = ? AND state = ?"  # noqa: S608 - our own names
         return db.execute(statement, (after, *values.values(), file_id, before)).rowcount == 1
 
 

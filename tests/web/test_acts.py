@@ -27,6 +27,7 @@ ALLOWED = {
     },
     "go_on": {("approve", who, state) for who in ("approver", "another") for state in ("stopped", "failed", "done")},
     "release": {("approve", who, state) for who in ("approver", "another") for state in ("stopped", "failed", "done")},
+    "archive": {("prepare", who, state) for who in ("uploader", "asker") for state in ("stopped", "failed", "done")},
 }
 """All that anybody may do: role, what they did before with this file, and where it stands."""
 

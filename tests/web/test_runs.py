@@ -173,6 +173,32 @@ def test_a_payment_is_found_by_its_id(house: House) -> None:
     assert "No payment with the paymentId" in house.page("lee", "/history?payment=Bo+Hart")
 
 
+def test_a_finished_file_is_archived_by_its_people_and_found_again(house: House) -> None:
+    """Nothing that needs somebody leaves the list, nobody else's file does, and nothing is deleted."""
+    answered(house, "INV-C")
+    file_id = house.sent()
+    path, link = f"/files/{file_id}/archive", f'href="/files/{file_id}"'
+    assert "Archive this file" not in house.page("maria", f"/files/{file_id}/run")
+    assert "is not finished" in house.said("maria", path, 409)
+    batch = house.file(file_id)["batch"]
+    settle(batch, [RowDecision(3, "declined")], Yes(), house.site.settings, ANN)
+    house.post("pia", path, 403)
+    assert "Archive this file" in house.page("maria", f"/files/{file_id}/run")
+    house.post("maria", path)
+    house.post("maria", path)
+    pages = ("/", "/?show=archived", "/?q=PAY", f"/?q={batch[:6]}", "/?since=2026-01-01")
+    shown = {page: link in house.get("lee", page).get_data(as_text=True) for page in pages}
+    assert shown == {page: page != "/" for page in pages}
+    house.post("maria", path, back="yes")
+    assert link in house.get("lee", "/").get_data(as_text=True)
+    said = [one["what"] for one in house.store.all("SELECT what FROM event WHERE file = ? ORDER BY number", file_id)]
+    assert said[-2:] == ["archived it", "put it back into the list of files"], "the second click recorded nothing"
+    house.post("maria", path)
+    with house.store.write() as db:
+        assert house.store.move(db, file_id, "done", "approved")
+    assert link in house.get("lee", "/").get_data(as_text=True), "a file that moves on is not hidden"
+
+
 def test_a_fault_of_a_child_tells_no_row(
     house: House, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,24 @@ def test_what_is_not_taken_is_told_at_once(house: House, form: dict[str, Any], t
     assert not house.store.all("SELECT * FROM file")
 
 
+@pytest.mark.parametrize(("asked", "names"), [
+    ("", "cba"), ("?sort=oldest", "abc"), ("?sort=name", "abc"), ("?sort=status", "cab"), ("?sort=DROP", "cba"),
+    ("?until=2026-11-18", "a"), ("?since=2026-11-19", "cb"), ("?since=2026-11-19&until=2026-11-19&sort=name", "b"),
+    ("?since=yesterday", "cba"), ("?since=9000-12-31", ""), ("?until=9999-12-31", "cba"), ("?since=0001-01-01", "cba"),
+])  # fmt: skip
+def test_the_list_is_sorted_and_found_by_day(house: House, asked: str, names: str) -> None:
+    """A day is one of the zone in which the page shows times; nonsense is not asked for."""
+    for day, (name, state) in enumerate((("a", "stopped"), ("B", "done"), ("c", "checked"))):
+        at = datetime(2026, 11, 18 + day, 23, 59).astimezone().timestamp()
+        with house.store.write() as db:
+            db.execute(
+                "INSERT INTO file (id, name, bytes, uploaded_by, uploaded_at, state) VALUES (?, ?, 1, 'maria', ?, ?)",
+                (f"{day:016}", f"{name}.csv", at, state),
+            )
+    found = re.findall("<bdi>(.)[.]csv", house.get("lee", f"/{asked}").get_data(as_text=True))
+    assert "".join(found).lower() == names
+
+
 def test_a_full_disk_is_told(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool, "has_room", lambda home, size: False)
     assert "no room" in begin(house).json["error"]
@@ -212,4 +231,4 @@ def test_files_are_found_by_what_the_list_shows_of_them(house: House, monkeypatc
     assert found(batch[:6]) == ["pay.csv"]
     assert found("張") == [], "every file that was sent was found by a name without a Latin letter"
     monkeypatch.setattr(files, "LISTED", 1)
-    assert "and 1 older, which the search finds." in house.page("lee", "/")
+    assert "and 1 more, which the search finds." in house.page("lee", "/")
