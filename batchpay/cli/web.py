@@ -54,6 +54,7 @@ _home = _option(
     help="Address of a TLS proxy on another machine: it says who its clients are.",
 )
 @_option("--proxy-header", metavar="NAME", help="Header in which a proxy names the person (unix:PATH only).")
+@_option("--own-files", is_flag=True, help="Whoever only prepares files sees no other person's.")
 @_option("--log-file", metavar="PATH", help="Append log lines to this file, one for each request.")
 @_option("--log-json", is_flag=True, help="Log as JSON lines (to standard error without --log-file).")
 @click.option("--demo", "is_demo", is_flag=True, help="Try the page: sandbox, made-up files and three people.")
@@ -66,6 +67,7 @@ def web(
     behind_tls: bool,
     proxy: str | None,
     proxy_header: str | None,
+    own_files: bool,
     log_file: str | None,
     log_json: bool,
     is_demo: bool,
@@ -89,7 +91,7 @@ def web(
     from batchpay.web.site import Listen
     from batchpay.web.spool import default_home
 
-    listening = Listen(listen, hosts, behind_tls, proxy_header, proxy)
+    listening = Listen(listen, hosts, behind_tls, proxy_header, proxy, own_files=own_files)
     with ExitStack() as ended:
         if log_file or log_json:
             ended.callback(close_log, open_log(path=log_file, as_json=log_json))

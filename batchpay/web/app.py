@@ -12,6 +12,7 @@ import io
 import ipaddress
 import re
 import sqlite3
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
@@ -20,7 +21,7 @@ from flask import Flask, Request, Response, abort, g, render_template, request, 
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import HTTPException
 
-from batchpay.errors import BatchpayError, place_of
+from batchpay.errors import BatchpayError, WrongUse, place_of
 from batchpay.operations.logs import log
 from batchpay.web import (
     approval,
@@ -105,7 +106,7 @@ def create_app(here: Site) -> Flask:
     app.config["MAX_CONTENT_LENGTH"] = max(PIECE_BYTES, FORM_BYTES_MAX) + 65_536
     app.config["MAX_FORM_MEMORY_SIZE"] = FORM_BYTES_MAX + 65_536
     app.extensions[EXTENSION] = here
-    for before in (_known_host, _own_pages_only, sign_in.identify_person):
+    for before in (_known_host, _own_pages_only, sign_in.identify_person, _only_in_sight):
         app.before_request(before)
     app.after_request(_say_headers)
     app.context_processor(_shared_context)
@@ -139,6 +140,20 @@ def _own_pages_only() -> None:
             abort(403)
     elif origin is None or origin.partition("://")[2].lower() != request.host.lower():
         abort(403)
+
+
+def _only_in_sight() -> None:
+    """Answer about a file or batch that a person may not see as if there were none, whichever page is asked."""
+    if g.get("person") is None:
+        return
+    sight, named = files.in_sight(), {**request.args, **(request.view_args or {})}
+    if "file_id" in named and not sight.file(named["file_id"]):
+        abort(404)
+    if named.get("batch") and sight.batches is not None:
+        with suppress(WrongUse):  # it may be the beginning of one's name
+            named["batch"] = site().ledger().find(named["batch"]).batch
+        if not sight.batch(named["batch"]):
+            abort(404)
 
 
 def _say_headers(answer: Response) -> Response:

@@ -22,7 +22,7 @@ from batchpay.operations.notify import Notice, notify_plan
 from batchpay.payment import Direction, parse_cents
 from batchpay.web.acts import NOT_NOW, Refusal, over_limit, page_settings, refused
 from batchpay.web.checked import page_context
-from batchpay.web.files import SENT, facts_of, file_or_404, people_by_name
+from batchpay.web.files import SENT, facts_of, file_or_404, in_sight, people_by_name
 from batchpay.web.payments import table_of
 from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, needs, prove_again
@@ -107,7 +107,8 @@ def _waiting(wrong: Refusal | None = None) -> ResponseReturnValue:
     mine = waiting_for(here, person)
     numbers = {file["id"] for file in mine}
     asked = here.store.all("SELECT * FROM file WHERE state = 'asked' ORDER BY asked_at")
-    others = [file for file in asked if file["id"] not in numbers]
+    sight = in_sight()
+    others = [file for file in asked if file["id"] not in numbers and sight.file(file["id"])]
     told = {file["id"]: _may_not(here, person, file) for file in others}
     return render_template(
         "to_approve.html",

@@ -18,7 +18,16 @@ from batchpay.errors import WrongUse
 from batchpay.intake.csv.encodings import ENCODINGS
 from batchpay.web import spool
 from batchpay.web.acts import Refusal
-from batchpay.web.files import REPLACEABLE, expected, facts_of, file_or_404, is_reconciled, left_of, people_by_name
+from batchpay.web.files import (
+    REPLACEABLE,
+    expected,
+    facts_of,
+    file_or_404,
+    in_sight,
+    is_reconciled,
+    left_of,
+    people_by_name,
+)
 from batchpay.web.grid import BLOCK, Grid, GridRow
 from batchpay.web.sign_in import current_person, needs
 from batchpay.web.site import download, given_words, refusal, site
@@ -59,7 +68,8 @@ def _other_versions(file: Row) -> list[Row]:
         " SELECT file.* FROM file JOIN version USING (id) ORDER BY uploaded_at",
         file["id"],
     )
-    return [one for one in found if one["id"] != file["id"] and one["state"] not in _NOT_PAID]
+    others = [one for one in found if one["id"] != file["id"] and one["state"] not in _NOT_PAID]
+    return [one for one in others if in_sight().file(one["id"])]
 
 
 def page_context(file: Row, facts: dict[str, Any] | None) -> dict[str, Any]:
@@ -75,7 +85,7 @@ def page_context(file: Row, facts: dict[str, Any] | None) -> dict[str, Any]:
         "difference": spool.unseal_json(here.ledger(), file["id"], "difference", file["difference"]),
         "encodings": ENCODINGS,
         "sheets": json.loads(file["sheets"]) if file["sheets"] else [],
-        "newer": newer["id"] if newer else None,
+        "newer": newer["id"] if newer and in_sight().file(newer["id"]) else None,
         "others": [one for one in _other_versions(file) if newer is None or one["id"] != newer["id"]],
         "replaceable": file["state"] in REPLACEABLE,
         "reconciled": is_reconciled(here, file),

@@ -22,7 +22,7 @@ from batchpay.reconciliation.resolution import rows_in_doubt as doubts_of_batch
 from batchpay.text import place_of, place_word
 from batchpay.web import papers, spool
 from batchpay.web.acts import NOT_NOW, Refusal, over_limit, refused_again
-from batchpay.web.files import people_by_name
+from batchpay.web.files import in_sight, people_by_name
 from batchpay.web.papers import SignedOnPage
 from batchpay.web.people import Person
 from batchpay.web.runs import SHOWN_MAX, file_of, send_agreed
@@ -72,15 +72,16 @@ class Batch:
 
 
 def rows_in_doubt(here: Site) -> int:
-    """Count what is in doubt in this environment; 0 if the ledger can't be read, which other pages report."""
+    """Count what a person may see in doubt in this environment; 0 if the ledger can't be read: other pages say so."""
     with suppress(LedgerNotUsable):
-        found = in_doubt(here.ledger(), here.environment).values()
-        return sum(totals.rows for sides in found for totals in sides.values())
+        found, sight = in_doubt(here.ledger(), here.environment), in_sight()
+        return sum(totals.rows for batch in filter(sight.batch, found) for totals in found[batch].values())
     return 0
 
 
 def _batches(here: Site) -> list[BatchSummary]:
-    return [here.ledger().find(name) for name in in_doubt(here.ledger(), here.environment)]
+    found = in_doubt(here.ledger(), here.environment)
+    return [here.ledger().find(name) for name in filter(in_sight().batch, found)]
 
 
 def asked_again(here: Site) -> list[Batch]:

@@ -51,6 +51,8 @@ REPLACEABLE = ("checked", "refused")
 """States in which a new version of a file may replace it."""
 SENT = ("approved", "sending", "stopped", "failed", "done")
 """States of a file that was approved: its batch is the one it was sent as, and not one that it only repeats."""
+_SEE_ALL = frozenset({"approve", "settle", "look"})
+"""Roles that are about other people's files."""
 RECONCILED = "reconciled it: the export has every payment and nothing else"
 """What the history says of a batch that agrees with its export."""
 WENT_ON = "continued the run"
@@ -62,6 +64,35 @@ def file_or_404(file_id: str) -> Row:
     if found is None:
         abort(404)
     return found
+
+
+class Sight(NamedTuple):
+    """What a person may see, by id; None is everything."""
+
+    files: frozenset[str] | None = None
+    batches: frozenset[str] | None = None
+
+    def file(self, file_id: str | None) -> bool:
+        """Return whether they may see a file, and what was done with it."""
+        return self.files is None or file_id in self.files
+
+    def batch(self, batch: str | None) -> bool:
+        """Return whether they may see a batch: of one from the command line nobody is known to have uploaded it."""
+        return self.batches is None or batch in self.batches
+
+
+def in_sight() -> Sight:
+    """Return what whoever is signed in may see: everything, or with `own_files` what they uploaded and was sent of it.
+
+    Every page asks this, and nothing else: app.py before any that is about one file or batch, and each list.
+    """
+    here, person = site(), current_person()
+    if not here.access.own_files or person.roles & _SEE_ALL:
+        return Sight()
+    own = here.store.all("SELECT id, state, batch FROM file WHERE uploaded_by = ?", person.name)
+    return Sight(
+        frozenset(file["id"] for file in own), frozenset(file["batch"] for file in own if file["state"] in SENT)
+    )
 
 
 def facts_of(file: Row) -> dict[str, Any] | None:
@@ -104,11 +135,12 @@ def home() -> ResponseReturnValue:
         _begin_of(since) if since else 0,
         _begin_of(until + timedelta(days=1)) if until else math.inf,
     )
-    text = wanted.casefold()
+    sight, text = in_sight(), wanted.casefold()
     matching = [
         file["id"]
         for file in listed
         for by in [file["uploaded_by"]]
+        if sight.file(file["id"])
         if any(text in shown.casefold() for shown in (file["name"], names.get(by, by), by))
         or (file["batch"] or "").startswith(text)
     ]
@@ -385,7 +417,7 @@ def _before(here: Site) -> str | None:
     if not before:
         return None
     found = here.store.file(before)
-    if found is None or found["state"] not in REPLACEABLE:
+    if found is None or not in_sight().file(before) or found["state"] not in REPLACEABLE:
         raise WrongUse("the file to be replaced has changed in the meantime; open it again")
     return before
 

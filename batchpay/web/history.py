@@ -16,7 +16,7 @@ from batchpay.payment import State
 from batchpay.summary import summary_of_batch
 from batchpay.text import guarded, instant
 from batchpay.web import papers
-from batchpay.web.files import people_by_name
+from batchpay.web.files import Sight, in_sight, people_by_name
 from batchpay.web.runs import cancellations, file_of, lines_of
 from batchpay.web.sign_in import current_person, needs
 from batchpay.web.site import Site, site
@@ -50,10 +50,12 @@ class HistoryEntry:
 def page() -> ResponseReturnValue:
     """List the batches, the latest first."""
     here = site()
-    latest = here.ledger().batches()[:LISTED]
+    sight = in_sight()
+    latest = [found for found in here.ledger().batches() if sight.batch(found.batch)][:LISTED]
     listed = [(found, summary_of_batch(found), file_of(here, found.batch)) for found in latest]
     wanted = request.args.get("payment", "").strip()[:_ID_MAX]
     found = papers.read_json(here, "find", wanted) if wanted else None
+    found = found if found and sight.batch(found["batch"]) else None
     return render_template(
         "history.html", batches=listed, in_doubt=State.IN_DOUBT, shown_max=LISTED, wanted=wanted, found=found
     )
@@ -127,7 +129,7 @@ def check() -> ResponseReturnValue:
 def _acts(here: Site, who: str) -> Iterator[HistoryEntry]:
     """Yield the events of ledger and page, the oldest first."""
     wanted = who.casefold()
-    names = people_by_name(here)
+    names, sight = people_by_name(here), in_sight()
     of_ledger = (
         HistoryEntry(
             one.at,
@@ -139,16 +141,19 @@ def _acts(here: Site, who: str) -> Iterator[HistoryEntry]:
             one.detail,
         )
         for one in here.ledger().events()
-        if one.kind != _UNTOLD
+        if one.kind != _UNTOLD and sight.batch(one.batch)
     )
-    for act in heapq.merge(of_ledger, _of_page(here, names), key=lambda one: one.at):
+    for act in heapq.merge(of_ledger, _of_page(here, names, sight), key=lambda one: one.at):
         if wanted in act.who.casefold():
             yield act
 
 
-def _of_page(here: Site, names: Mapping[str, str]) -> Iterator[HistoryEntry]:
+def _of_page(here: Site, names: Mapping[str, str], sight: Sight) -> Iterator[HistoryEntry]:
     files = {file["id"]: file["name"] for file in here.store.all("SELECT id, name FROM file")}
     for event in here.store.all("SELECT * FROM event ORDER BY at, number"):
+        is_own = event["file"] is None and event["who"] == current_person().name  # signed in, say
+        if not is_own and not sight.file(event["file"]):
+            continue
         who = person_named(event["who"], names)
         at = datetime.fromtimestamp(event["at"], UTC)
         yield HistoryEntry(at, who, event["what"], "", files.get(event["file"], ""), False, event["how"])

@@ -208,11 +208,11 @@ def _find(settings: Settings, payment_id: str) -> dict[str, Any] | None:
     return {"batch": found.earlier_batch, "place": found.earlier_place, "at": instant(found.at)} if found else None
 
 
-def _returns(settings: Settings, batch: str | None, most: int) -> dict[str, Any]:
-    """List what came back: how much, the latest of it, and what a night took in that nobody has seen."""
+def _returns(settings: Settings, batch: str | None, most: int, among: list[str] | None) -> dict[str, Any]:
+    """List what came back, `among` some batches: how much, the latest of it, what a night took in that nobody saw."""
     from batchpay.workflows.returns import fact_json, list_returns
 
-    found = list_returns(settings, batch=batch)
+    found = [one for one in list_returns(settings, batch=batch) if among is None or one.batch in among]
     unseen = [one for one in found if one.is_unattended]
     return {"count": len(found), "facts": [*map(fact_json, found[:most])], "unseen": [*map(fact_json, unseen[:most])]}
 

@@ -14,7 +14,7 @@ from flask.typing import ResponseReturnValue
 from batchpay.errors import NotUsable
 from batchpay.web import papers
 from batchpay.web.acts import NOT_NOW, RETURN_ACTS, Refusal
-from batchpay.web.files import begin_export, given_export, people_by_name
+from batchpay.web.files import begin_export, given_export, in_sight, people_by_name
 from batchpay.web.reconcile import keep_export, keep_result, kept_export, kept_result
 from batchpay.web.runs import file_of
 from batchpay.web.sign_in import current_person, needs, prove_again
@@ -40,9 +40,10 @@ def page() -> ResponseReturnValue:
 def _page(wrong: Refusal | None = None) -> ResponseReturnValue:
     here, asked = site(), request.args.get("batch")
     batch = here.ledger().find(asked).batch if asked else None
-    told = papers.read_json(here, "returns", batch, LISTED)
+    own = in_sight().batches
+    told = papers.read_json(here, "returns", batch, LISTED, None if own is None else sorted(own))
     batches = {one["batch"] for one in (*told["unseen"], *told["facts"])}
-    taken = kept_result(here, _KEPT_AS)
+    taken = kept_result(here, _KEPT_AS) if own is None else {}  # its lines are about everybody's payments
     lines = [one for one in taken.get("list", []) if one["verdict"] not in ("recorded", "known")]
     answer = render_template(
         "returns.html",

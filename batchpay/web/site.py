@@ -63,6 +63,8 @@ class Listen:
     """Where the proxy's connections come from, if that is not this machine: its X-Forwarded-For is believed."""
     port: int | None = None
     """The port, once it listens without TLS on this machine: browsers send a cookie to every port of a host."""
+    own_files: bool = False
+    """Whether people who only prepare files see their own ones alone (files.in_sight)."""
 
     @property
     def socket_path(self) -> Path | None:
