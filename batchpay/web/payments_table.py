@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
+import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
@@ -194,7 +196,8 @@ def _block(texts: Sequence[str], numbers: Sequence[int], at: int) -> bytes:
 
 
 def _words(text: str) -> set[str]:
-    return set(folded(text).replace("*", "").replace(",", " ").split())
+    plain = "".join(one for one in unicodedata.normalize("NFD", folded(text)) if not unicodedata.combining(one))
+    return set(re.sub(r"(?<=\d),(?=\d{3})", "", plain).replace("*", "").replace(",", " ").split())
 
 
 def _list(flag: str, order: str) -> str:
