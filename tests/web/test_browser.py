@@ -375,6 +375,20 @@ def test_what_is_cut_short_says_so_and_can_be_read(office: Office) -> None:
     expect(maria.locator("td.why.here")).to_contain_text("is the same bill as line 3")
 
 
+def test_a_map_can_be_read_on_a_phone(office: Office) -> None:
+    """Its two tables stood side by side at 390 pixels, one upon the other and wider than the screen."""
+    maria = office.sign_in("maria")
+    rows = "Vendor,Routing #,Account #,Net Due,Invoice No\nAcme Supplies Inc,121000332,551207701,1250.50,A-1\n"
+    content: Any = {"name": "theirs.csv", "mimeType": "text/csv", "buffer": rows.encode()}
+    maria.get_by_label("choose a file").set_input_files(content)
+    maria.wait_for_url("**/check")
+    maria.set_viewport_size({"width": 390, "height": 844})
+    assert maria.evaluate("document.documentElement.scrollWidth") <= 390
+    cards = maria.locator(".two > .card").evaluate_all("all => all.map(one => one.getBoundingClientRect().width)")
+    assert min(cards) > 300
+    look(maria, "26-phone-map")
+
+
 def test_an_upload_says_what_stops_it(office: Office) -> None:
     """Of two files that were dropped the second was lost without a word; a full disk was called a lost connection.
 

@@ -59,7 +59,8 @@ def test_the_one_changed_account_is_found_among_all(house: House) -> None:
 
 def test_a_payment_is_found_as_the_page_writes_it(house: House) -> None:
     """The amount that the table shows, 1,503.52, found nothing; nor did a name that was typed without its accent."""
-    file_id = house.ask({"amount": "1503.52", "achNameOnCheck": "Inés Lefèvre", "paymentId": "F1", "invoiceNumber": "F1"})
+    row = {"amount": "1503.52", "achNameOnCheck": "Inés Lefèvre", "paymentId": "F1", "invoiceNumber": "F1"}
+    file_id = house.ask(row)
     for sought in ("1,503.52", "1503.52", "Lefèvre, Inés", "lefevre"):
         assert "1 payment with" in house.page("daniel", f"/files/{file_id}/approve?find={sought}"), sought
 
