@@ -66,4 +66,6 @@ def test_programs_at_once_keep_the_limit_of_a_day(paying_home: Home, oracle: Ora
     waits = [one["pending"] for one in told]
     assert most - 110 < arrived(oracle) <= most
     assert sum(waits) == 6 + 40 - (len(oracle.entries()) - before)
-    assert {one["exit_code"] for one in told} <= {7, 8} and told[-1]["stopped"].startswith("limits.max_per_day")
+    # A batch that found room for all is done; it may end before the killed one is found to be in doubt.
+    assert all(one["exit_code"] in ((7, 8) if one["pending"] else (0, 7)) for one in told)
+    assert told[-1]["stopped"].startswith("limits.max_per_day")
