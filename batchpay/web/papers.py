@@ -203,9 +203,14 @@ def _decisions(settings: Settings, file: BinaryIO, batch: str, sheet: str) -> di
 def _find(settings: Settings, payment_id: str) -> dict[str, Any] | None:
     """Look a payment up by its paymentId."""
     from batchpay.workflows.earlier_payments import find_payment
+    from batchpay.workflows.returns import fact_json, list_returns
 
     found = find_payment(payment_id, settings)
-    return {"batch": found.earlier_batch, "place": found.earlier_place, "at": instant(found.at)} if found else None
+    if found is None:
+        return None
+    facts = [fact_json(fact) for fact in list_returns(settings, batch=found.batch) if fact.row == found.row]
+    told = {"batch": found.batch, "place": found.place, "at": instant(found.at), "declined": found.declined}
+    return told | {"facts": facts}
 
 
 def _returns(settings: Settings, batch: str | None, most: int, among: list[str] | None) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from batchpay.schemas.columns import PAY_ON, PAYMENT_ID
 from batchpay.schemas.identity import folded, invoices
 from batchpay.schemas.rule import RuleOptions
 from batchpay.settings import PolicySettings, Settings
-from batchpay.text import counted, money, place_of, row_count
+from batchpay.text import counted, money, place_of, place_word, row_count
 from batchpay.validation.verdict import ChunkResult, Verdict
 from batchpay.workflows.rejected_earlier import RejectedEarlier
 from batchpay.workflows.returned_accounts import may_follow
@@ -450,9 +450,25 @@ _DIGEST_BYTES = 16
 _NO_BILL = bytes(_DIGEST_BYTES)
 
 
-def find_payment(payment_id: str, settings: Settings) -> Earlier | None:
-    """Return the latest row of this environment with a paymentId that was sent, waits or is in doubt; None if none."""
-    (text,) = folded(pl.Series([payment_id]))
+@dataclass(frozen=True, slots=True)
+class FoundPayment:
+    """Where a payment is, and why it was declined if it was."""
+
+    batch: str
+    row: int
+    place: str
+    at: datetime
+    """When it was registered or, if later, last sent."""
+    declined: str | None = None
+    """Why the gateway declined it, blank if it gave no reason; None if it did not."""
+
+
+def find_payment(payment_id: str, settings: Settings) -> FoundPayment | None:
+    """Return the latest row of this environment with a paymentId that was sent, waits or is in doubt; None if none.
+
+    Where there is no such row, one that was declined counts, as long as its details are kept.
+    """
+    (text,), environment = folded(pl.Series([payment_id])), environment_of(settings.gateway)
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         lookup = Lookup(
             rows=[1],
@@ -461,8 +477,16 @@ def find_payment(payment_id: str, settings: Settings) -> Earlier | None:
             with_invoice=[False],
             older=lambda: ([_NO_BILL], ledger.digest("payment id", [payment_id], _DIGEST_BYTES)),
         )
-        found = ledger.earlier(lookup, environment_of(settings.gateway), days=0, now=ledger.now())
-    return found[0] if found else None
+        for one in ledger.earlier(lookup, environment, days=0, now=ledger.now()):
+            return FoundPayment(one.earlier_batch, one.earlier_row, one.earlier_place, one.at)
+        for batch in ledger.batches():
+            has_declined = batch.environment is environment and batch.by_state[State.DECLINED].rows
+            for row in ledger.rows(batch.batch, [State.DECLINED]) if has_declined else ():
+                given = row.details.get(PAYMENT_ID)
+                if given and folded(pl.Series([given])).item() == text:
+                    place, at = place_of(place_word(batch.file), row.row, row.line), row.sent_at or batch.registered_at
+                    return FoundPayment(batch.batch, row.row, place, at, row.answer.message or row.reason or "")
+    return None
 
 
 _DAY, _HOUR = timedelta(days=1), timedelta(hours=1)

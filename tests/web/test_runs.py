@@ -173,6 +173,22 @@ def test_a_payment_is_found_by_its_id(house: House) -> None:
     assert "No payment with the paymentId" in house.page("lee", "/history?payment=Bo+Hart")
 
 
+def test_a_declined_payment_is_found_by_its_id_until_it_is_paid(house: House) -> None:
+    """A clerk looks for just those; the payment that stands, or may stand, comes first."""
+    house.answer = lambda reference: DECLINED if reference == "INV-B" else ACCEPTED
+    first = house.file(house.sent())["batch"]
+    found = house.page("lee", "/history?payment=%20b")
+    assert (
+        f"is line 3 of batch {first}" in found
+        and "The gateway declined it: No funds" in found
+        and "came back" not in found
+    )
+    house.answer = lambda reference: ACCEPTED
+    second = house.file(house.sent({**ROWS[1], "amount": "20.51"}))["batch"]
+    found = house.page("lee", "/history?payment=B")
+    assert f"is line 2 of batch {second}" in found and "declined it" not in found
+
+
 def test_a_finished_file_is_archived_by_its_people_and_found_again(house: House) -> None:
     """Nothing that needs somebody leaves the list, nobody else's file does, and nothing is deleted."""
     answered(house, "INV-C")

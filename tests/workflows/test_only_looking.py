@@ -52,7 +52,7 @@ def test_lists_pages_and_states_only_read(desk: Desk, opened: list[bool]) -> Non
     assert list(status.all_in_doubt(desk.settings)) == [batch]
     assert status.runs_of_batch(batch, desk.settings) == []
     found = earlier_payments.find_payment("p-1", desk.settings)
-    assert found is not None and found.earlier_batch == batch
+    assert found is not None and found.batch == batch
     assert [doubt.row for doubt in resolve.list_in_doubt(batch, desk.settings, ANN).doubts] == [1]
     assert ledger_care.look(desk.settings, 5, LATER).due == []
     assert health.ledger_state(desk.settings).batches == 1
