@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from markupsafe import Markup
+
 from batchpay import text
 from batchpay.payment import ON_THE_WEB, Direction, Totals, parse_cents
 
@@ -38,31 +40,20 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
-def when(moment: float | str | None) -> str:
-    """Write a time in this machine's zone, and name it: Nov 22, 2026, 14:05 CET."""
-    if moment is None:
-        return ""
-    at = datetime.fromisoformat(moment) if isinstance(moment, str) else datetime.fromtimestamp(moment, UTC)
+def moment(at: float | str | datetime | None, *, to_the_second: bool = False) -> Markup:
+    """Write a time in this machine's zone, and name it: Nov 22, 2026, 14:05 CET; the page's script takes the reader's.
+
+    Evidence is written to the second: a portal may show it so, and in another zone.
+    """
+    if at is None:
+        return Markup("")
+    if not isinstance(at, datetime):
+        at = datetime.fromisoformat(at) if isinstance(at, str) else datetime.fromtimestamp(at, UTC)
     local = at.astimezone()
-    return f"{local:%b} {local.day}, {local:%Y, %H:%M %Z}"
-
-
-def to_the_second(moment: str) -> str:
-    """Write a time as evidence: Nov 22, 2026, 14:05:31."""
-    local = datetime.fromisoformat(moment).astimezone()
-    return f"{local:%b} {local.day}, {local:%Y, %H:%M:%S}"
-
-
-def zone(moment: str) -> str:
-    """Name this machine's zone at a time, CET: a portal may show another one."""
-    return datetime.fromisoformat(moment).astimezone().tzname() or ""
-
-
-def machine_time(moment: float | str | None) -> str:
-    """Write a time for the attribute `datetime` of a <time>."""
-    if moment is None:
-        return ""
-    return moment if isinstance(moment, str) else text.instant(datetime.fromtimestamp(moment, UTC)) or ""
+    shown = f"{local:%b} {local.day}, {local.strftime('%Y, %H:%M:%S %Z' if to_the_second else '%Y, %H:%M %Z')}"
+    utc = f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    mark = Markup(" data-seconds") if to_the_second else ""
+    return Markup('<time datetime="{}" title="{}"{}>{}</time>').format(text.instant(at), utc, mark, shown)
 
 
 def needs_answer(file: Mapping[str, Any]) -> bool:
@@ -141,10 +132,7 @@ FILTERS: dict[str, Any] = {
     "amount": text.amount,
     "count": count,
     "of": text.counted,
-    "when": when,
-    "to_the_second": to_the_second,
-    "zone": zone,
-    "machine_time": machine_time,
+    "moment": moment,
     "seal": seal,
     "rule": rule,
     "masked": text.masked,

@@ -232,8 +232,8 @@ def _watch(office: Office, run: str) -> None:
 
 
 def _settle(office: Office, run: str) -> None:
-    """Daniel settles one doubt by hand and the other by the bank's export."""
-    daniel = office.sign_in("daniel")
+    """Daniel settles one doubt by hand and the other by the bank's export; he reads times in his own zone."""
+    daniel = office.sign_in("daniel", timezone_id="Asia/Tokyo")
     daniel.goto(run)
     daniel.get_by_role("link", name="Look them up and settle").click()
     look(daniel, "08-in-doubt")
@@ -266,6 +266,9 @@ def _settle(office: Office, run: str) -> None:
     look(daniel, "11-history")
     daniel.get_by_role("link", name="Who did what").click()
     look(daniel, "12-audit", whole=False)
+    for one in (daniel.locator("td time").first, daniel.locator("td time").last):
+        expect(one).to_have_text(re.compile(r"^\w{3} \d+, 20\d\d, \d\d:\d\d GMT\+9$"))
+        expect(one).to_have_attribute("title", re.compile(r"^20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC$"))
 
 
 def _take_returns(office: Office, run: str) -> None:
@@ -387,6 +390,21 @@ def test_a_map_can_be_read_on_a_phone(office: Office) -> None:
     cards = maria.locator(".two > .card").evaluate_all("all => all.map(one => one.getBoundingClientRect().width)")
     assert min(cards) > 300
     look(maria, "26-phone-map")
+
+
+def test_the_first_wrong_cell_is_beside_what_is_wrong(office: Office) -> None:
+    """With all columns of a file it was off to the right, so that nobody saw what was wrong without scrolling."""
+    maria = office.sign_in("maria")
+    content: Any = {"name": "side.csv", "mimeType": "text/csv", "buffer": csv_of(LOST_CREDIT | dict(WRONG[1:2]))}
+    maria.get_by_label("choose a file").set_input_files(content)
+    maria.wait_for_url("**/check")
+    maria.get_by_role("link", name="show all").click()
+    wrong = maria.locator("td.error").first
+    assert wrong.evaluate("""one => {
+        const cell = one.getBoundingClientRect(), sheet = one.closest("#sheet");
+        return cell.left >= sheet.querySelector("td.why").getBoundingClientRect().right
+            && cell.right <= sheet.getBoundingClientRect().right && sheet.scrollLeft > 0;
+    }""")
 
 
 def test_an_upload_says_what_stops_it(office: Office) -> None:

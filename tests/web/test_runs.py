@@ -9,6 +9,7 @@ import json
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import pytest
 
@@ -164,6 +165,9 @@ def test_history_is_taken_away_as_csv(house: House) -> None:
     house.post("maria", "/audit/check", 403)
     house.post("lee", "/audit/check")
     assert "had the whole ledger checked: nothing was altered" in house.page("lee", "/audit")
+    at = [datetime.fromisoformat(line["at"]).astimezone(UTC) for line in lines]
+    page = house.get("lee", "/audit").get_data(as_text=True)
+    assert all(f'title="{one:%Y-%m-%d %H:%M:%S} UTC">' in page for one in at), "a time is not told in UTC"
 
 
 def test_a_payment_is_found_by_its_id(house: House) -> None:

@@ -5,6 +5,11 @@ document.documentElement.classList.add("scripted");
 for (const one of document.querySelectorAll(".with-script")) one.hidden = false;
 for (const one of document.querySelectorAll(".without-script")) one.hidden = true;
 
+/* Times in the zone of whoever reads, named; the title has them in UTC. */
+const shown = { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "short" };
+for (const one of document.querySelectorAll("time[datetime]"))
+  one.textContent = new Date(one.dateTime).toLocaleString("en-US", { ...shown, second: "seconds" in one.dataset ? "2-digit" : undefined });
+
 /* What only pages of this address know, beside the session's cookie, which browsers send to every port of this machine. */
 let own = "";
 try { own = localStorage.page ||= [...crypto.getRandomValues(new Uint8Array(32))].map(one => one.toString(16).padStart(2, "0")).join(""); } catch { /* no storage: the cookie alone */ }
@@ -154,6 +159,11 @@ function sheets(sheet) {
     }
   }, { root: sheet, rootMargin: "1200px 0px" });
   bodies.forEach(body => watch.observe(body));
+
+  /* With many columns the first wrong cell is off to the side: it is brought beside what is wrong, where that stays. */
+  const why = heads.find(head => head.className === "why"), first = sheet.querySelector("td.error");
+  if (first && why && getComputedStyle(why).position === "sticky" && first.offsetLeft + first.offsetWidth > sheet.clientWidth)
+    sheet.scrollLeft = first.offsetLeft - heads[0].offsetWidth - why.offsetWidth - 16;
 
   /* A cell that is cut short is read whole when it has the focus. */
   sheet.addEventListener("click", event => {
