@@ -30,6 +30,7 @@ def test_another_person_names_a_held_row_and_says_who_was_called(house: House, h
     """It is sent once, and the ledger's history has the person and the note as from the command line."""
     assert house.arrived == {"A-1": 1, "A-2": 1}
     assert "1 payment, 30.00, waits for a person’s word" in house.page("daniel", f"/files/{held}/run")
+    house.post("pia", f"/files/{held}/archive", 409)
     page = house.page("daniel", f"/files/{held}/release")
     assert "Grace Quigley" in page and "account" in page and "987654321" not in page and "--release" not in page
     release(house, held)
