@@ -29,7 +29,7 @@ from batchpay.web.runs import SHOWN_MAX, file_of, send_agreed
 from batchpay.web.sign_in import current_person, needs, prove_again
 from batchpay.web.site import Site, download, given_file, given_words, site
 from batchpay.web.spool import Row
-from batchpay.web.words import as_sentence
+from batchpay.web.words import BECAME, as_sentence
 from batchpay.workflows.resolve import ProposedDecisions, RowDecision, Signature, settle
 from batchpay.workflows.status import in_doubt
 
@@ -214,8 +214,8 @@ def _record(
             signed.require_same(one.row, doubts.get(one.row))
         places = _places(here, batch, doubts)
         if now:
-            said = ", ".join(f"{places[one.row]} {one.decision}" for one in now)
-            _settle(here, batch, now, signed, person, f"settled {said}")
+            said = ", ".join(f"{places[one.row]} {BECAME[one.decision]}" for one in now)
+            _settle(here, batch, now, signed, person, f"recorded that {said}")
     except BatchpayError as error:
         return _page(_refused(error), batch)
     if later:

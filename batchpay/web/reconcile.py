@@ -25,6 +25,7 @@ from batchpay.web.people import Person
 from batchpay.web.runs import file_of
 from batchpay.web.sign_in import current_person, needs, prove_again
 from batchpay.web.site import Site, download, given_words, site
+from batchpay.web.words import BECAME
 
 blueprint = Blueprint("reconcile", __name__)
 
@@ -135,9 +136,13 @@ def settle(batch: str) -> ResponseReturnValue:
         except NotUsable as error:
             return _page(found, Refusal(f"Nothing was settled: {error}", NOT_NOW))
     result = compared["reconciliation"]
-    settled = [f"{one['place']} {one['becomes']}" for one in result["found_doubts"] if one["row"] in result["settled"]]
-    said = ", ".join(settled) or "nothing, which was no longer in doubt,"
-    here.note(person, file_of(here, found.batch), f"settled {said} by what {name} proves: {reason}")
+    settled = [
+        f"{one['place']} {BECAME.get(one['becomes'], one['becomes'])}"
+        for one in result["found_doubts"]
+        if one["row"] in result["settled"]
+    ]
+    said = f"recorded that {', '.join(settled)}" if settled else "recorded nothing: no payment was in doubt anymore"
+    here.note(person, file_of(here, found.batch), f"{said}, by the export {name}: {reason}")
     keep_result(here, found.batch, compared | _signed(here, person, digest, name) | {"was_settled": True})
     _note_if_reconciled(here, found.batch, compared)
     return redirect(url_for("reconcile.page", batch=found.batch), 303)

@@ -34,6 +34,9 @@ STATES = {
 }
 """Where a file is. Anything worse than its state, such as a payment in doubt, is shown instead of it."""
 
+BECAME = {"accepted": "was paid", "declined": "was refused"}
+"""What a person records of a payment in doubt, as the history says it."""
+
 
 def count(number: int) -> str:
     """Write a number: 1,234."""

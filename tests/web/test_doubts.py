@@ -221,6 +221,7 @@ def test_a_request_is_about_one_attempt(sent_anew: tuple[House, str, dict[str, A
     assert len(house.events("resolved")) == 1
     assert house.arrived["INV-E"] == 2
     house.post("sam", f"/doubts/{batch}", **said(house, 4, "accepted"), reason="seen", password=True)
+    assert "recorded that line 5 was paid: seen" in house.page("lee", "/audit")
 
 
 def test_a_request_that_was_seen_is_the_one_agreed_to(sent_anew: tuple[House, str, dict[str, Any], str]) -> None:

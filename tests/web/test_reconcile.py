@@ -103,7 +103,7 @@ def test_what_an_export_settled_is_said_and_what_it_did_not(house: House) -> Non
     said = house.page("maria", batch.path)
     assert "Sam Reyes settled 1 payment by this export: line 4, Grace Quigley , 30.25: was refused" in said
     assert "1 payment in doubt is not in the export" in said
-    assert "settled line 4 declined by what export.csv proves: in the export" in house.page("lee", "/audit")
+    assert "recorded that line 4 was refused, by the export export.csv: in the export" in house.page("lee", "/audit")
 
 
 def test_a_comparison_offers_nothing_that_was_settled_since(house: House) -> None:
@@ -114,7 +114,7 @@ def test_a_comparison_offers_nothing_that_was_settled_since(house: House) -> Non
     settle(batch.name, [RowDecision(3, "accepted")], Yes(), house.site.settings, ANN)
     answer = batch.settle(409, **form)
     assert "or a payment in doubt was settled" in answer and "Settle 1 payment" not in answer
-    assert "settled what" not in house.page("lee", "/audit")
+    assert "recorded that" not in house.page("lee", "/audit")
 
 
 def test_of_two_exports_at_once_the_list_is_of_the_one_that_is_shown(
