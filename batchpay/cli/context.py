@@ -229,7 +229,26 @@ _ON_DISK = {
 """What an option takes, by the word that its help has for it."""
 
 
-class Command(click.Command):
+class Preset(click.Command):
+    """What takes presets of its options from the settings file."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse as click does, with presets in place of click's own defaults map."""
+        ctx.default_map = presets = Presets(ctx, str(self.name))
+        try:
+            return super().parse_args(ctx, args)
+        except click.BadParameter as error:
+            if (place := _set_elsewhere(ctx, error.param, presets)) is None:
+                raise
+            raise SettingsNotUsable(f"{place}: {error.message}") from None
+        except click.NoSuchOption as error:
+            if error.option_name not in REMOVED_OPTIONS:
+                raise
+            told = f"{error.option_name} was removed in 0.2.0: {REMOVED_OPTIONS[error.option_name]}"
+            raise click.UsageError(told, ctx) from None
+
+
+class Command(Preset):
     """A command with the common options, presets from the settings file, and `-h`."""
 
     def __init__(self, *arguments: Any, sections: dict[str, str] | None = None, **attributes: Any) -> None:
@@ -254,21 +273,6 @@ class Command(click.Command):
             left = [one for one in left if one not in shown]
             with formatter.section(title):
                 formatter.write_dl([record for one in shown if (record := one.get_help_record(ctx))])
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse as click does, with presets in place of click's own defaults map."""
-        ctx.default_map = presets = Presets(ctx, str(self.name))
-        try:
-            return super().parse_args(ctx, args)
-        except click.BadParameter as error:
-            if (place := _set_elsewhere(ctx, error.param, presets)) is None:
-                raise
-            raise SettingsNotUsable(f"{place}: {error.message}") from None
-        except click.NoSuchOption as error:
-            if error.option_name not in REMOVED_OPTIONS:
-                raise
-            told = f"{error.option_name} was removed in 0.2.0: {REMOVED_OPTIONS[error.option_name]}"
-            raise click.UsageError(told, ctx) from None
 
 
 def _set_elsewhere(ctx: click.Context, parameter: click.Parameter | None, presets: Presets) -> str | None:

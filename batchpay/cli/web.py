@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpay.cli import output
-from batchpay.cli.context import Context, Group, option
+from batchpay.cli.context import Context, Group, Preset, option
 from batchpay.cli.demo import empty_folder, running_sandbox, sample_file
 from batchpay.cli.options import Cents
 from batchpay.cli.process import actor
@@ -42,7 +42,11 @@ _home = _option(
 )
 
 
-@click.group(cls=Group, invoke_without_command=True, short_help="Serve the web page for finance people.")
+class _Page(Preset, Group):
+    """The page is served by the group itself, whose options can be preset like a command's."""
+
+
+@click.group(cls=_Page, invoke_without_command=True, short_help="Serve the web page for finance people.")
 @_option("--listen", metavar="ADDRESS", default="127.0.0.1:8790", show_default=True,
         help="HOST:PORT, or unix:PATH for a proxy; port 0 picks a free one.")  # fmt: skip
 @_home

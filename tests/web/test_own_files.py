@@ -9,11 +9,15 @@ import io
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from batchpay.outcome import Outcome
+from batchpay.web import server
+from batchpay.web.site import Listen
+from tests.support.in_process import Caller
 from tests.web.house import ROWS, SAME_ORIGIN, WRONG, House, csv_of, words_of
 from tests.web.test_returns import file_of
 from tests.workflows.desk import ACCEPTED, IN_DOUBT
@@ -138,3 +142,14 @@ def test_ones_own_file_is_seen_from_check_to_return(lived_in: tuple[House, dict[
     with house.store.write() as db:
         db.execute("UPDATE user SET confirmed_by = NULL WHERE name = 'nora'")
     house.get("nora", f"/files/{files['checked']}", 404)
+
+
+def test_the_settings_file_turns_it_on(call: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`[web]` in the file was read, checked for unknown keys and then obeyed by no option of the page."""
+    listens: list[Listen] = []
+    monkeypatch.setattr(server, "serve", lambda settings, home, listening, *_, **__: listens.append(listening))
+    settings = tmp_path / "page.toml"
+    settings.write_text("[web]\nown_files = true\n")
+    settings.chmod(0o600)
+    call.text("web", "--config", str(settings))
+    assert [one.own_files for one in listens] == [True]
