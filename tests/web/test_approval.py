@@ -82,6 +82,26 @@ def test_a_limit_holds_for_a_day_in_each_direction(house: House) -> None:
     house.approve(credit, by="low")
 
 
+@pytest.mark.parametrize("edit", ["lowered", "another's", "gone"])
+def test_the_day_of_a_limit_is_not_lowered_in_web_db(house: House, edit: str) -> None:
+    """The sum was read from the plans' text: whoever could write web.db let a person approve more than their limit."""
+    house.add("low", "Lo Low", "approve", limit_cents=100_00)
+    small = house.ask({"paymentId": "S", "invoiceNumber": "S", "amount": "0.75"})
+    house.approve(small)
+    first = house.ask()
+    house.approve(first, by="low")
+    more = house.ask({"paymentId": "M", "invoiceNumber": "M", "amount": "99.00", "transactionType": "DEBIT"})
+    lowered = house.file(first)["plan"].replace("60.75", "0.75")
+    plan = {"lowered": lowered, "another's": house.file(small)["plan"], "gone": None}[edit]
+    with house.store.write() as db:
+        db.execute("UPDATE file SET plan = ? WHERE id = ?", (plan, first))
+    said = "Your limit counts what you approved in the last 24 hours, and"
+    assert said in house.page("low", f"/files/{more}/approve")
+    assert said in words_of(house.approve(more, by="low", code=409))
+    assert said in house.page("low", "/to-approve")
+    house.approve(more)
+
+
 def test_a_plan_that_cannot_be_read_concerns_its_own_file_alone(house: House) -> None:
     """One written by another version had blanked the menu's counts, and the list for whoever has a limit."""
     house.add("low", "Lo Low", "approve", limit_cents=1_000_000)
