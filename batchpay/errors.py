@@ -225,7 +225,7 @@ def add_on_missing(extra: str, package: str) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """Return an error's class and our own line where it was raised, without its text."""
+    """Return an error's class and our own line where it was raised, without its text; it may tell what is missing."""
     where = ""
     place = error.__traceback__
     while place is not None:
@@ -233,4 +233,5 @@ def place_of(error: BaseException) -> str:
         if "batchpay" in file.parts or "schemas" in file.parts:
             where = f" at {file.name}:{place.tb_lineno}"
         place = place.tb_next
-    return f"{type(error).__name__}{where}"
+    missing = f" ({error})" if isinstance(error, ImportError) else ""
+    return f"{type(error).__name__}{where}{missing}"

@@ -22,6 +22,8 @@ from batchpay.errors import NotUsable
 from batchpay.text import printable
 
 LOGGER = "batchpay"
+LAST_WORDS_MAX = 4096
+"""So many characters of what a child said as it died are logged."""
 FIELDS = (
     "batch", "environment", "file", "row", "rows", "row_ranges", "cents", "accepted", "declined", "in_doubt", "pending",
     "rejected", "attempts", "refusals", "state", "reason", "attempt", "http_status", "rate", "stopped", "exit_code",

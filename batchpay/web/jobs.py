@@ -3,15 +3,17 @@
 The supervisor starts a child for every wanted job whose lock nobody holds. It does so when it starts, too: a restarted
 server leaves alone what it finds running, and starts again what it finds dead. One check and one run at a time.
 
-The child does one job in a process of its own (`main`). The settings come over standard input, and nothing is printed:
-a fault ends it silently, the supervisor starts the job again, and gives up after several tries.
+The child does one job in a process of its own (`main`). The settings come over standard input. A fault ends it; the
+supervisor logs what it said at last, starts the job again, and gives up after several tries.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import faulthandler
 import fcntl
 import json
+import logging
 import os
 import resource
 import signal
@@ -25,10 +27,11 @@ from pathlib import Path
 
 from batchpay.errors import BatchpayError, place_of
 from batchpay.ledger.open import open_ledger
+from batchpay.operations.logs import LAST_WORDS_MAX, log
 from batchpay.settings import Settings, load_settings
 from batchpay.web.payments_table import remove_tables
 from batchpay.web.spool import Row, WebStore, sweep
-from batchpay.writing.process_memory import collect_rarely, keep_freed_memory, keep_memory_private
+from batchpay.writing.process_memory import collect_rarely, in_plain_words, keep_freed_memory, keep_memory_private
 
 STARTS_MAX = 5
 CHECK_S_MAX = 600
@@ -40,7 +43,10 @@ _TOO_LONG = (
     f"The check took longer than {CHECK_S_MAX // 60} minutes and was ended. Does the file have many more columns than "
     "payments need?"
 )
-_GAVE_UP = "This job ended unexpectedly several times; ask your batchpay administrator."
+_GAVE_UP = (
+    "This job ended unexpectedly several times. Ask your batchpay administrator: why is in the log of the page (web "
+    "--log-file) under the name {file}, and in its folder as {fault}."
+)
 _DATA_BYTES_MIN = 4 << 30
 """A check of a million rows takes a tenth of it."""
 _LOCK_TRIES, _LOCK_WAIT_S = 20, 0.05
@@ -49,6 +55,11 @@ _LOCK_TRIES, _LOCK_WAIT_S = 20, 0.05
 def lock_file(home: Path, number: int) -> Path:
     """Return the path of the lock file that a job's child holds as long as it lives."""
     return home / "jobs" / f"{number}.lock"
+
+
+def fault_file(home: Path, number: int) -> Path:
+    """Return the path of what the latest child of a job said as it died: no cell of a file and no key."""
+    return lock_file(home, number).with_suffix(".fault")
 
 
 def is_alive(home: Path, number: int) -> bool:
@@ -166,21 +177,26 @@ class Supervisor:
         self.wake()
 
     def _begin(self, job: Row) -> None:
-        number = job["id"]
+        number, fault = job["id"], fault_file(self._store.home, job["id"])
+        if job["starts"]:
+            said = fault.read_bytes()[-LAST_WORDS_MAX:].decode("utf-8", "replace") if fault.exists() else ""
+            log("job ended early", level=logging.WARNING, file=job["file"], attempt=job["starts"], reason=said.strip())
         if job["starts"] >= STARTS_MAX:
-            self._give_up(job, _GAVE_UP, "stopped trying: its process ended several times")
+            told = _GAVE_UP.format(file=job["file"], fault=f"{fault.parent.name}/{fault.name}")
+            self._give_up(job, told, "stopped trying: its process ended several times")
             return
         with self._store.write() as db:
             db.execute("UPDATE job SET starts = starts + 1 WHERE id = ?", (number,))
             if job["starts"]:
                 self._store.note(db, "batchpay", job["file"], f"{job['kind']} restarted after its process ended")
-        child = subprocess.Popen(  # noqa: S603 - this program itself
-            [sys.executable, "-P", "-m", "batchpay.web.jobs", str(self._store.home), str(number)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        with fault.open("wb") as said_last:  # a pipe would end with this server
+            child = subprocess.Popen(  # noqa: S603 - this program itself
+                [sys.executable, "-P", "-m", "batchpay.web.jobs", str(self._store.home), str(number)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=said_last,
+                start_new_session=True,
+            )
         assert child.stdin is not None
         with suppress(BrokenPipeError), child.stdin:
             child.stdin.write(self._settings)
@@ -190,6 +206,7 @@ class Supervisor:
 def main() -> None:
     """Do one job, unless another process is doing it."""
     os.umask(0o077)
+    faulthandler.enable(os.dup(2))
     keep_memory_private()
     collect_rarely()  # before most is imported
     keep_freed_memory()
@@ -200,10 +217,12 @@ def main() -> None:
         most = max(_DATA_BYTES_MIN, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4 * 3)
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
         try:
-            do(WebStore(home), settings, number)
-        except Exception as error:  # its text may hold a row, so only its kind and place are kept
-            lock_file(home, number).with_suffix(".fault").write_text(f"{place_of(error)}\n", "utf-8")
-            sys.exit(1)
+            with in_plain_words():
+                do(WebStore(home), settings, number)
+        except SystemExit:
+            raise
+        except BaseException as error:  # its text may hold a row, so only its kind and place are said; a panic as well
+            sys.exit(str(error) if isinstance(error, BatchpayError) else place_of(error))
 
 
 def _take_lock(path: Path) -> bool:

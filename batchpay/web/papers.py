@@ -19,15 +19,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from batchpay import errors
 from batchpay.errors import EXIT_CODES, BatchpayError, NotUsable, RunStopped, WrongUse
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.open import open_ledger
-from batchpay.operations.logs import log
+from batchpay.operations.logs import LAST_WORDS_MAX, log
 from batchpay.payment import ON_THE_WEB, Actor
 from batchpay.settings import Settings, load_settings
 from batchpay.text import instant, place_of, place_word
 from batchpay.writing.atomic import Stream
-from batchpay.writing.process_memory import keep_memory_private
+from batchpay.writing.process_memory import in_plain_words, keep_memory_private
 
 if TYPE_CHECKING:  # each kind of file loads only what creates it
     from batchpay.reconciliation.verdicts import FoundDoubt
@@ -64,12 +65,12 @@ def make(here: Site, kind: str, *arguments: Any, given: int | None = None) -> in
         if child.returncode:
             said = child.stderr.decode("utf-8", "replace").strip()
             if child.returncode not in EXIT_CODES or child.returncode == BatchpayError.exit_code:
-                log("paper failed", kind=kind, code=child.returncode)
-                said = "this file could not be created; tell your batchpay administrator"
+                log("paper failed", state=kind, exit_code=child.returncode, reason=said[-LAST_WORDS_MAX:])
+                said = "this file could not be created; tell your batchpay administrator: the page's log says why"
             raise NotUsable(said)
     except subprocess.TimeoutExpired:
         os.close(into)
-        log("paper failed", kind=kind, reason=f"not done after {DEADLINE_S} s")
+        log("paper failed", state=kind, reason=f"not done after {DEADLINE_S} s")
         raise RunStopped(f"this took longer than {DEADLINE_S // 60} minutes and was ended") from None
     except BaseException:
         os.close(into)
@@ -94,7 +95,7 @@ def main() -> int:
     asked = json.load(sys.stdin)
     settings = load_settings(asked["settings"], {})
     try:
-        with os.fdopen(os.dup(1), "w+b") as into, ExitStack() as opened:
+        with in_plain_words(), os.fdopen(os.dup(1), "w+b") as into, ExitStack() as opened:
             files = [opened.enter_context(os.fdopen(os.dup(int(given)), "rb"))] if given != "-" else []
             for file in files:
                 file.seek(0)
@@ -105,7 +106,8 @@ def main() -> int:
     except BatchpayError as error:
         sys.stderr.write(str(error))
         return error.exit_code
-    except Exception:
+    except Exception as error:
+        sys.stderr.write(errors.place_of(error))  # its text may hold a row
         return BatchpayError.exit_code
     return 0
 

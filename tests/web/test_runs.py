@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -222,7 +223,7 @@ def test_a_finished_file_is_archived_by_its_people_and_found_again(house: House)
 def test_a_fault_of_a_child_tells_no_row(
     house: House, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """An unexpected error's text and traceback may hold cells: the child says nothing, and the page a sentence."""
+    """An unexpected error's text and traceback may hold cells: the child says where it was, and the page a sentence."""
 
     def fails(*_: object) -> None:
         raise ValueError("648443924")
@@ -234,7 +235,7 @@ def test_a_fault_of_a_child_tells_no_row(
     monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(asked)))
     monkeypatch.setattr(papers, "keep_memory_private", lambda: None)
     assert papers.main() == 1
-    assert capfd.readouterr().err == ""
+    assert re.fullmatch(r"ValueError at papers.py:\d+", capfd.readouterr().err)
 
     def run(*_: object, **__: object) -> subprocess.CompletedProcess[bytes]:
         return subprocess.CompletedProcess([], 1, b"", b"Traceback: 648443924")

@@ -25,6 +25,7 @@ import pytest
 
 from batchpay import web
 from batchpay.errors import BatchHeld, NotUsable, WrongUse
+from batchpay.operations.logs import close_log, open_log
 from batchpay.payment import Actor
 from batchpay.settings import GatewaySettings, LedgerSettings, Settings, load_settings
 from batchpay.web import jobs
@@ -203,6 +204,35 @@ def test_work_that_ends_without_a_word_is_given_up(house: House, children: list[
     assert "ended unexpectedly several times" in str(house.file("f1")["told"])
     house.site.jobs.start_wanted()
     assert len(children) == 2 * jobs.STARTS_MAX
+
+
+@pytest.mark.parametrize("missing", ["resource", "polars"], ids=["at its start", "at work"])
+def test_the_log_says_why_children_died(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    """What a child said went nowhere: after five that could not import a library, the log had no line about it."""
+    folder = tmp_path / "python"
+    folder.mkdir()
+    folder.joinpath(f"{missing}.py").write_text("raise ImportError('libgone.so.7 is not there')")
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.setattr(jobs, "STARTS_MAX", 2)
+    want(house, "check")
+    handler = open_log(path=tmp_path / "page.log", as_json=True)
+    try:
+        for _ in range(jobs.STARTS_MAX):
+            house.site.jobs.start_wanted()
+            house.site.jobs._children[1].wait(60)
+        house.site.jobs.start_wanted()
+    finally:
+        close_log(handler)
+    lines = [json.loads(line) for line in (tmp_path / "page.log").read_text().splitlines()]
+    assert [(one["event"], one["file"], one["attempt"]) for one in lines] == [
+        ("job ended early", "f0", n) for n in (1, 2)
+    ]
+    assert all("libgone.so.7 is not there" in one["reason"] for one in lines)
+    told = str(house.file("f0")["told"])
+    assert "web --log-file" in told and "f0" in told and "jobs/1.fault" in told
+    assert "libgone" in jobs.fault_file(house.site.home, 1).read_text()
 
 
 @pytest.fixture
