@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -32,6 +32,9 @@ from batchpay.payment import Totals
 from batchpay.text import counted, printable
 from batchpay.writing.process_memory import in_plain_words
 
+if TYPE_CHECKING:
+    from batchpay.sending.limits import StopRequest
+
 _Doubts = Mapping[str, Mapping[str, Totals]]
 """By batch, each by DEBIT and CREDIT."""
 
@@ -51,26 +54,24 @@ def work_through(
     work: Work,
     codes: list[int],
     *,
-    stopped: Callable[[], str | None] = lambda: None,
-    sum_up: Callable[[], dict[str, Any]] = dict,
     in_doubt: Callable[[], _Doubts] = dict,
-    sends: bool = False,
+    stop: StopRequest | None = None,
     account: CallLog | None = None,
 ) -> None:
     """Work through the files, and append an exit code of each to `codes`.
 
-    `stopped` tells why no further file may be begun, `in_doubt` which batches a person must look at, of this call or of
-    earlier ones: while there are any, the call ends with 7. One that `sends` ends with 6 if only a later file finds
-    settings or ledger not usable: 5 would say that nothing was sent. With --json one object is printed: the file's
-    own, or for several what `sum_up` gives and the files' own under `files`; an `account` takes it where the exit code
-    is not known yet, and which files ended without a summary.
+    `in_doubt` tells which batches a person must look at, of this call or of earlier ones: while there are any, the call
+    ends with 7. One that sends has a `stop`, which tells why no further file may be begun. It ends with 6 if only a
+    later file finds settings or ledger not usable: 5 would say that nothing was sent. With --json one object is
+    printed: the file's own, or for several the files' own under `files`, beside their sums if they were sent; an
+    `account` takes it where the exit code is not known yet, and which files ended without a summary.
     """
     _load_polars(paths)
     reports: list[dict[str, Any]] = []
     reason: str | None = None
     try:
         for number, path in enumerate(paths):
-            if reason is None and (reason := stopped()) is not None:
+            if stop is not None and reason is None and (reason := stop.reason) is not None:
                 codes.append(6)
             if reason is not None:
                 files = counted(len(paths) - number, "file")
@@ -83,7 +84,7 @@ def work_through(
                 code, one = work(path)
             except BatchpayError as error:
                 told = str(error)
-                if sends and isinstance(error, NotUsable) and _may_have_sent(reports):
+                if stop is not None and isinstance(error, NotUsable) and _may_have_sent(reports):
                     codes.append(RunStopped.exit_code)
                     told = once_sent(error)
                 code, one = error.exit_code, _refused(path, told, error.exit_code, error.lines)
@@ -106,7 +107,9 @@ def work_through(
         _look_for_doubts(in_doubt, reports, codes)
     finally:
         if context.json and (reports or not paths):
-            whole = {**reports[0]} if len(paths) == 1 else {**sum_up(), "files": reports}
+            are_sums = account and reports and stop is not None
+            sums = output.grand_total(account.summaries).as_json() if account and are_sums else {}
+            whole = {**reports[0]} if len(paths) == 1 else {**sums, "files": reports}
             whole["exit_code"] = output.exit_code_of(codes)
             (account.tell if account is not None else partial(output.print_json, context))(whole)
 

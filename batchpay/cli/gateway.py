@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Container
+from contextlib import closing
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,7 +111,7 @@ def create(context: Context, /, **options: Any) -> int:
         return _show_node(context, node)
     with _client(context) as client:
         number = client.create(node)
-    _print(context, {"gateway_id": number}, f"created gateway account {number}")
+    output.tell(context, {"gateway_id": number}, f"created gateway account {number}")
     return 0
 
 
@@ -136,7 +137,7 @@ def update(context: Context, /, number: str, **options: Any) -> int:
                 f"gateway_name: {found} is an account of processor B, which can't be updated through this interface"
             )
         message = client.update(found, node)
-    _print(context, {"message": message}, message)
+    output.tell(context, {"message": message}, printable(message))
     return 0
 
 
@@ -149,13 +150,7 @@ def delete(context: Context, number: str, yes: bool) -> int:
 
     Example: batchpay gateway delete 1004 --yes
     """
-    found = _number(number)
-    _check_can_ask(yes)
-    with _client(context) as client:
-        _confirm(_standing(client, found), "Delete", yes)
-        message = client.delete(found)
-    _print(context, {"message": message}, message)
-    return 0
+    return _change(context, number, "Delete", yes, lambda client, found: client.delete(found))
 
 
 @gateway.command(short_help="Make an account the default of its kind.")
@@ -167,25 +162,15 @@ def default(context: Context, number: str, yes: bool) -> int:
 
     Example: batchpay gateway default 1001 --yes
     """
-    found = _number(number)
-    _check_can_ask(yes)
-    with _client(context) as client:
-        _confirm(_standing(client, found), "Make the default of its kind", yes)
-        message = client.make_default(found)
-    _print(context, {"message": message}, message)
-    return 0
+    what = "Make the default of its kind"
+    return _change(context, number, what, yes, lambda client, found: client.make_default(found))
 
 
-@contextmanager
-def _client(context: Context) -> Iterator[AccountsClient]:
+def _client(context: Context) -> closing[AccountsClient]:
     from batchpay.gateway.accounts import AccountsClient
     from batchpay.workflows.requests import credentials_of
 
-    client = AccountsClient(context.settings.gateway, credentials_of(context.settings))
-    try:
-        yield client
-    finally:
-        client.close()
+    return closing(AccountsClient(context.settings.gateway, credentials_of(context.settings)))
 
 
 def _number(text: str) -> int:
@@ -206,15 +191,19 @@ def _standing(client: AccountsClient, number: int) -> GatewayAccount:
     return standing[number]
 
 
-def _check_can_ask(yes: bool) -> None:
+def _change(context: Context, number: str, what: str, yes: bool, change: Callable[[AccountsClient, int], str]) -> int:
+    """Change an account that is there, once a person has said so."""
+    found = _number(number)
     if not yes and not output.is_terminal():
         raise WrongUse("without a terminal this needs --yes")
-
-
-def _confirm(account: GatewayAccount, what: str, yes: bool) -> None:
-    if not yes:
-        described = printable(f"{account.gateway_name} ({account.gateway_display_name or 'no display name'})")
-        click.confirm(f"{what}: account {account.id}, {described}?", abort=True, err=True)
+    with _client(context) as client:
+        account = _standing(client, found)
+        if not yes:
+            described = printable(f"{account.gateway_name} ({account.gateway_display_name or 'no display name'})")
+            click.confirm(f"{what}: account {account.id}, {described}?", abort=True, err=True)
+        message = change(client, found)
+    output.tell(context, {"message": message}, printable(message))
+    return 0
 
 
 def _node_of_options(options: dict[str, Any], *, update: bool) -> dict[str, int | str]:
@@ -255,17 +244,10 @@ def _show_node(context: Context, node: dict[str, int | str]) -> int:
     from batchpay.schemas.columns import ACCOUNT_SECRETS
 
     shown = {name: "****" if name in ACCOUNT_SECRETS else value for name, value in node.items()}
-    _print(context, {"gateway": shown}, "\n".join(f"{name:<14} {value}" for name, value in shown.items()))
+    text = "\n".join(printable(f"{name:<14} {value}") for name, value in shown.items())
+    output.tell(context, {"gateway": shown}, text)
     output.say(context, "dry run: nothing was sent")
     return 0
-
-
-def _print(context: Context, value: dict[str, Any], text: str) -> None:
-    if context.json:
-        output.print_json(context, value)
-        return
-    for line in text.split("\n"):
-        click.echo(printable(line))
 
 
 def _print_accounts(accounts: list[GatewayAccount], deleted: Container[int] = ()) -> None:
@@ -288,18 +270,7 @@ def test_connection(context: Context) -> int:
 
     report = test_gateway(context.settings)
     if context.json:
-        output.print_json(
-            context,
-            {
-                "ok": report.ok,
-                "origin": report.origin,
-                "http_status": report.http_status,
-                "elapsed_s": round(report.elapsed_s, 3),
-                "tls": report.tls,
-                "message": report.message,
-                "problem": report.problem,
-            },
-        )
+        output.print_json(context, asdict(report) | {"elapsed_s": round(report.elapsed_s, 3)})
         return 0 if report.ok else RunStopped.exit_code
     answer = "no answer" if report.http_status is None else f"HTTP {report.http_status}"
     message = f", {printable(report.message)}" if report.message else ""

@@ -25,55 +25,36 @@ _YEARS = (1970, 2100)
 """Bank holidays are known up to the last one."""
 
 
-class Date(click.ParamType[datetime.date]):
-    """A calendar date, YYYY-MM-DD."""
-
-    name = "date"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime.date:
-        """Read the date or say how it is written."""
-        if isinstance(value, datetime.date):
-            return value
-        try:
-            date = datetime.date.fromisoformat(str(value))
-        except ValueError:
-            self.fail("write the date as YYYY-MM-DD", param, ctx)
-        if not _YEARS[0] <= date.year <= _YEARS[1]:
-            self.fail(f"the date must be between {_YEARS[0]} and {_YEARS[1]}", param, ctx)
-        return date
+def date_of(text: str) -> datetime.date:
+    """Read a calendar date, YYYY-MM-DD; raises ValueError, as all that reads an option here."""
+    try:
+        date = datetime.date.fromisoformat(text)
+    except ValueError:
+        raise ValueError("write the date as YYYY-MM-DD") from None
+    if not _YEARS[0] <= date.year <= _YEARS[1]:
+        raise ValueError(f"the date must be between {_YEARS[0]} and {_YEARS[1]}")
+    return date
 
 
-class Cents(click.ParamType[int]):
-    """An amount with two decimals, kept in cents."""
-
-    name = "amount"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Read the amount or say how it is written."""
-        if isinstance(value, int):
-            return value
-        cents = typed_cents(str(value))
-        if cents is None:
-            self.fail("write the amount as 12345.67 or 12,345.67", param, ctx)
-        return cents
+def cents_of(text: str) -> int:
+    """Read an amount with two decimals."""
+    cents = typed_cents(text)
+    if cents is None:
+        raise ValueError("write the amount as 12345.67 or 12,345.67")
+    return cents
 
 
-class Encoding(click.ParamType[str]):
-    """The name of an encoding in which a file of text may be."""
-
-    name = "encoding"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Take the name, or say that no file is in such an encoding."""
-        if not is_text_encoding(str(value)):
-            self.fail(f"no file of text is in an encoding {str(value)!r}; use one such as cp1252", param, ctx)
-        return str(value)
+def encoding_of(text: str) -> str:
+    """Take the name of an encoding in which a file of text may be."""
+    if not is_text_encoding(text):
+        raise ValueError(f"no file of text is in an encoding {text!r}; use one such as cp1252")
+    return text
 
 
 checking_options = declared(
     option("--rejects", metavar="PATH", help="Path of the rejects file (CSV, Parquet or XLSX by extension)."),
-    option("--as-of", type=Date(), metavar="DATE", help="Date to treat as today (YYYY-MM-DD)."),
-    option("--pay-on", type=Date(), metavar="DATE", help="Send no row before this day (YYYY-MM-DD)."),
+    option("--as-of", type=date_of, metavar="DATE", help="Date to treat as today (YYYY-MM-DD)."),
+    option("--pay-on", type=date_of, metavar="DATE", help="Send no row before this day (YYYY-MM-DD)."),
     option("--normalize", is_flag=True, help="Repair what is unambiguous: white space, letter case, decimals."),
     option(
         "--accept-suggestions",
@@ -86,8 +67,10 @@ checking_options = declared(
     option("--allow-open-ended", is_flag=True, help="Allow recurring payments that run until stopped."),
     option("--allow-duplicates", is_flag=True, help="Allow duplicate payments (submit: with --reason)."),
     option("--expect-rows", type=Whole(min=0), metavar="N", help="Refuse the file unless it has N rows."),
-    option("--expect-total", type=Cents(), metavar="AMOUNT", help="Refuse the file unless its amounts add up to this."),
-    option("--encoding", type=Encoding(), metavar="NAME", help="Encoding of a CSV that is not UTF-8."),
+    option(
+        "--expect-total", type=cents_of, metavar="AMOUNT", help="Refuse the file unless its amounts add up to this."
+    ),
+    option("--encoding", type=encoding_of, metavar="NAME", help="Encoding of a CSV that is not UTF-8."),
     option("--format", "format_", type=click.Choice(["csv", "parquet", "xlsx"]), help="File format (for -)."),
     option("--sheet", metavar="NAME", help="Workbook sheet; required if several contain payments."),
     option("--include-hidden", is_flag=True, help="Also read workbook rows that are hidden or filtered out."),
@@ -104,24 +87,10 @@ checking_options = declared(
 
 def check_options(options: dict[str, Any]) -> CheckOptions:
     """Read how a file is checked off the command line."""
-    return CheckOptions(
-        as_of=options["as_of"],
-        pay_on=options["pay_on"],
-        normalize=options["normalize"],
-        accept_suggestions=options["accept_suggestions"],
-        warnings_as_errors=options["warnings_as_errors"],
-        allow_duplicates=options["allow_duplicates"],
-        allow_open_ended=options["allow_open_ended"],
-        format=options["format_"],
-        encoding=options["encoding"],
-        sheet=options["sheet"],
-        include_hidden=options["include_hidden"],
-        map_file=options["map_"],
-        amounts_in=options["amounts_in"],
-        expect_rows=options["expect_rows"],
-        expect_cents=options["expect_total"],
-        max_errors=min(options["max_errors"], ROWS_MOST),
-    )
+    typed_as = {"format": "format_", "map_file": "map_", "expect_cents": "expect_total"}
+    names = [field.name for field in dataclasses.fields(CheckOptions)]
+    taken = {name: options[typed_as.get(name, name)] for name in names}
+    return CheckOptions(**taken | {"max_errors": min(options["max_errors"], ROWS_MOST)})
 
 
 def decisions_of(options: dict[str, Any]) -> Decisions:
@@ -140,22 +109,18 @@ def row_numbers(text: str) -> list[int]:
     return sorted({int(word) for word in words})
 
 
-class Until(click.ParamType[float]):
-    """A time of day at which no further row is begun: HH:MM, with a time zone's name or offset behind it if need be."""
+def until_of(text: str) -> float:
+    """Give the Unix time that is meant by HH:MM, with a time zone's name or offset behind it if need be.
 
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Give the Unix time that is meant: the next HH:MM within twelve hours, otherwise the one that has passed."""
-        if isinstance(value, float):
-            return value
-        time_text, _, zone_text = str(value).strip().partition(" ")
-        try:
-            time = datetime.time.fromisoformat(time_text)
-            zone = zoneinfo.ZoneInfo(zone_text) if zone_text else time.tzinfo
-        except (ValueError, zoneinfo.ZoneInfoNotFoundError, OSError):
-            self.fail("write the time like 17:30, '17:30 America/New_York' or 17:30-05:00", param, ctx)
-        return nearest(time.replace(tzinfo=zone, microsecond=0), datetime.datetime.now(zone).timestamp())
+    It is the next HH:MM within twelve hours, otherwise the one that has passed.
+    """
+    time_text, _, zone_text = text.strip().partition(" ")
+    try:
+        time = datetime.time.fromisoformat(time_text)
+        zone = zoneinfo.ZoneInfo(zone_text) if zone_text else time.tzinfo
+    except (ValueError, zoneinfo.ZoneInfoNotFoundError, OSError):
+        raise ValueError("write the time like 17:30, '17:30 America/New_York' or 17:30-05:00") from None
+    return nearest(time.replace(tzinfo=zone, microsecond=0), datetime.datetime.now(zone).timestamp())
 
 
 def nearest(time: datetime.time, now_s: float) -> float:
@@ -167,22 +132,17 @@ def nearest(time: datetime.time, now_s: float) -> float:
     return min(moments, key=lambda moment: abs(moment - now_s))
 
 
-class Rate(click.ParamType[str]):
-    """Requests per second, or `auto`."""
-
-    name = "rate"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check the rate, and keep it as text."""
-        try:
-            parse_rate(str(value), "the rate")
-        except SettingsNotUsable as error:
-            self.fail(str(error), param, ctx)
-        return str(value)
+def _rate_of(text: str) -> str:
+    """Check a rate, requests per second or `auto`, and keep it as text."""
+    try:
+        parse_rate(text, "the rate")
+    except SettingsNotUsable as error:
+        raise ValueError(str(error)) from None
+    return text
 
 
 pace_options = declared(
-    option("--rate", type=Rate(), metavar="N", help="Maximum requests per second, or auto."),
+    option("--rate", type=_rate_of, metavar="N", help="Maximum requests per second, or auto."),
     option("--workers", type=Whole(1, 1024), metavar="N", help="Maximum requests in flight at the same time."),
     option("--max-in-doubt", type=Whole(1), metavar="N", help="Stop after this many rows in doubt."),
 )
@@ -192,7 +152,7 @@ sending_options = declared(
     pace_options,
     option(
         "--until",
-        type=Until(),
+        type=until_of,
         metavar="HH:MM",
         help="Start no row after this time; the nearest one counts, so at most twelve hours ahead (a zone may follow).",
     ),

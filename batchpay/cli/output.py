@@ -16,6 +16,9 @@ from batchpay.summary import Summary
 from batchpay.text import counted, money, moved, printable, row_count, sum_word, totals_apart, wrapped
 
 _ORDER = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING, State.REJECTED)
+_SUMS = ("total", "held_back", "scheduled")
+_SUMS_IN_PARTS = ("by_direction", "scheduled_apart", "returned_apart", "left_out", "currencies")
+"""What of the summaries of several files is added up."""
 _COLORS = {State.ACCEPTED: "green", State.DECLINED: "yellow", State.IN_DOUBT: "red", State.REJECTED: "yellow"}
 
 
@@ -126,36 +129,28 @@ def grand_total(summaries: Sequence[Summary]) -> Summary:
     released = sum((one.released for one in summaries), Totals())
     summaries = list({one.batch or number: one for number, one in enumerate(summaries)}.values())
     same = "" if len(summaries) == files else ", the same content counted once"
-    by_state = {state: sum((one.of(state) for one in summaries), Totals()) for state in State}
-    total = sum((one.total for one in summaries), Totals())
+    sums: dict[str, Any] = {name: sum((getattr(one, name) for one in summaries), Totals()) for name in _SUMS}
+    parts: dict[str, Any] = {name: added_up(getattr(one, name) for one in summaries) for name in _SUMS_IN_PARTS}
     names = {one.batch for one in summaries}
     doubts = {name: sides for one in summaries for name, sides in one.in_doubt_elsewhere.items() if name not in names}
     return Summary(
         f"{counted(files, 'file')} in all{same}",
-        total,
-        by_state,
-        by_direction=added_up(one.by_direction for one in summaries),
+        by_state={state: sum((one.of(state) for one in summaries), Totals()) for state in State},
         apart={state: added for state in State if (added := added_up(one.apart.get(state, {}) for one in summaries))},
         warnings=warnings,
-        held_back=sum((one.held_back for one in summaries), Totals()),
-        scheduled=sum((one.scheduled for one in summaries), Totals()),
-        scheduled_apart=added_up(one.scheduled_apart for one in summaries),
-        returned_apart=added_up(one.returned_apart for one in summaries),
         next_pay_on=min((one.next_pay_on for one in summaries if one.next_pay_on), default=None),
         released=released,
         stopped=next((one.stopped for one in summaries if one.stopped), None),
         in_doubt_elsewhere=doubts,
-        allowed_duplicates=_allowed_in_all(summaries),
-        left_out=added_up(one.left_out for one in summaries),
-        currencies=added_up(one.currencies for one in summaries),
+        # Which rows were let through twice, each file's own list tells.
+        allowed_duplicates={
+            "rows": sum(one.allowed_duplicates["rows"] for one in summaries),
+            "amount": format_cents(sum(parse_cents(one.allowed_duplicates["amount"]) or 0 for one in summaries)),
+            "list": [],
+        },
+        **sums,
+        **parts,
     )
-
-
-def _allowed_in_all(summaries: Sequence[Summary]) -> dict[str, Any]:
-    """Add up what was let through twice; which rows these are, each file's own list tells."""
-    allowed = [one.allowed_duplicates for one in summaries]
-    cents = sum(parse_cents(one["amount"]) or 0 for one in allowed)
-    return {"rows": sum(one["rows"] for one in allowed), "amount": format_cents(cents), "list": []}
 
 
 def _cells(label: str, totals: Totals, apart: Mapping[str, Totals] | None) -> list[str]:

@@ -11,12 +11,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from batchpay.payment import Actor
-
-if TYPE_CHECKING:
-    pass
 
 _LOGIN_UID = Path("/proc/self/loginuid")
 """Who logged in, by the kernel's word: `sudo` and `su` don't change it, and nobody but root can."""

@@ -14,7 +14,7 @@ from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
-from batchpay.cli.options import Encoding
+from batchpay.cli.options import encoding_of
 from batchpay.cli.paths import outputs_of
 from batchpay.errors import WrongUse
 from batchpay.text import row_count
@@ -88,7 +88,7 @@ def _text(table: list[tuple[str, ...]]) -> str:
 @click.argument("path", type=click.Path(dir_okay=False, path_type=Path), default=Path("payments-template.xlsx"))
 @option("--from", "from_", metavar="FILE", help="Payees of this payment file, one row an account, without amounts.")
 @option("--map", "map_file", metavar="FILE", help="Column map of that file.")
-@option("--encoding", type=Encoding(), metavar="NAME", help="Encoding of that file, a CSV that is not UTF-8.")
+@option("--encoding", type=encoding_of, metavar="NAME", help="Encoding of that file, a CSV that is not UTF-8.")
 @option("--sheet", metavar="NAME", help="Sheet of that workbook.")
 @option("--force", is_flag=True, help="Replace an existing file.")
 @click.pass_obj

@@ -65,7 +65,22 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
             return resume_one(context, name, output_path, settings, credentials, options, request, account, reason)
 
         if options["due"]:
-            _resume_due(context, settings, request, go_on, account, codes)
+            from batchpay.workflows.run import due_batches
+            from batchpay.workflows.status import all_in_doubt
+
+            due = {f"batch {name}": name for name in due_batches(settings)}
+            if not due:
+                output.say(context, "nothing is due")
+            look = partial(all_in_doubt, settings)
+            work_through(
+                context,
+                list(due),
+                lambda name: go_on(due[name]),
+                codes,
+                in_doubt=look,
+                stop=request.stop,
+                account=account,
+            )
         else:
             code, one = go_on(batch)
             codes.append(code)
@@ -82,36 +97,6 @@ def results_of_batch(options: dict[str, Any], outputs: Outputs, found: BatchSumm
     results = outputs.claim(options["results"] or folder / f"{found.batch}.results.csv", "results")
     table_format(results)
     return results
-
-
-def _resume_due(
-    context: Context,
-    settings: Settings,
-    request: RunRequest,
-    go_on: Callable[[str], tuple[int, dict[str, Any]]],
-    account: CallLog,
-    codes: list[int],
-) -> None:
-    """Go on with one batch after the other: what keeps one from being sent holds up no other."""
-    from batchpay.workflows.run import due_batches
-    from batchpay.workflows.status import all_in_doubt
-
-    due = {f"batch {name}": name for name in due_batches(settings)}
-    if not due:
-        output.say(context, "nothing is due")
-        work_through(context, [], go_on, codes, in_doubt=partial(all_in_doubt, settings), account=account)
-        return
-    work_through(
-        context,
-        list(due),
-        lambda name: go_on(due[name]),
-        codes,
-        stopped=lambda: request.stop.reason,
-        sum_up=lambda: output.grand_total(account.summaries).as_json(),
-        in_doubt=partial(all_in_doubt, settings),
-        sends=True,
-        account=account,
-    )
 
 
 def batches_of_inbox(settings: Settings) -> dict[str, str]:

@@ -9,7 +9,7 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
-from batchpay.cli.options import Date
+from batchpay.cli.options import date_of
 from batchpay.cli.paths import outputs_of
 from batchpay.payment import State
 from batchpay.text import instant, money, printable, sum_word
@@ -142,7 +142,7 @@ def write_again(context: Context, batch: str | None, results: str | None) -> Sum
 @click.argument("batch", required=False)
 @option("--out", metavar="PATH", help="Path of the report; BATCH.report.html or monitoring.html by default.")
 @option("--monitoring", is_flag=True, help="Instead: what was flagged, decided and returned in all batches.")
-@option("--since", type=Date(), metavar="DATE", help="With --monitoring: from this day on (YYYY-MM-DD).")
+@option("--since", type=date_of, metavar="DATE", help="With --monitoring: from this day on (YYYY-MM-DD).")
 @click.pass_obj
 def report(context: Context, /, batch: str | None, out: str | None, monitoring: bool, since: date | None) -> int:
     """Write a report on a batch: the latest one, or the one named; or the record of monitoring.

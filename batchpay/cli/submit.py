@@ -207,11 +207,11 @@ def _submit_all(
     from batchpay.workflows.status import all_in_doubt, waits_for_person
 
     left = batches_of_inbox(settings) if options["inbox"] else {}
+    look = partial(all_in_doubt, settings)
     if not (paths or left):
         if (told := waits_for_person(settings)) is not None:  # a night without files ends as the next one with some
             codes.append(WaitingForPerson.exit_code)
             click.echo(f"batchpay: {printable(told)}", err=True)
-        look = partial(all_in_doubt, settings)
         work_through(context, paths, lambda path: (0, {}), codes, in_doubt=look, account=account)
         return
     run, credentials = run_request(settings, send_options(options))
@@ -232,17 +232,7 @@ def _submit_all(
             )
         return _submit_one(context, path, settings, credentials, options, run, outputs, account)
 
-    work_through(
-        context,
-        [*left, *paths],
-        work,
-        codes,
-        stopped=lambda: run.stop.reason,
-        sum_up=lambda: output.grand_total(account.summaries).as_json(),
-        in_doubt=partial(all_in_doubt, settings),
-        sends=True,
-        account=account,
-    )
+    work_through(context, [*left, *paths], work, codes, in_doubt=look, stop=run.stop, account=account)
 
 
 def results_beside(options: dict[str, Any], outputs: Outputs, batch: BatchSummary) -> Path:

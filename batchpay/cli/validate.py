@@ -59,20 +59,15 @@ def validate(context: Context, /, files: tuple[str, ...], **options: Any) -> int
             "--rejects and --report are for a single file; check one file at a time, or leave them out"
         )
     outputs, codes = outputs_of(context, [*paths, options["map_"]]), list[int]()
-    work_through(
-        context, paths, lambda path: _validate_one(context, path, options, outputs, is_first=path == paths[0]), codes
-    )
+
+    def validate_one(path: str) -> tuple[int, dict[str, Any]]:
+        preview, answer = check_one(context.settings, path, options, outputs, is_first=path == paths[0])
+        if not context.json:
+            _print_preview(context, preview, sent=False)
+        return answer["exit_code"], answer
+
+    work_through(context, paths, validate_one, codes)
     return output.exit_code_of(codes)
-
-
-def _validate_one(
-    context: Context, path: str, options: dict[str, Any], outputs: Outputs, *, is_first: bool
-) -> tuple[int, dict[str, Any]]:
-    preview, answer = check_one(context.settings, path, options, outputs, is_first=is_first)
-    if not context.json:
-        print_preview(context, preview, sent=False)
-        print_known(preview)
-    return answer["exit_code"], answer
 
 
 def check_one(
@@ -84,40 +79,30 @@ def check_one(
     rejects = outputs.claim(options["rejects"]) if options["rejects"] else None
     report = outputs.claim(options["report"], REPORT) if options["report"] else None
     preview = flow.validate(file_request(path, rejects, check_options(options), settings), settings)
-    note_if_apart(preview, is_first=is_first)
+    if not is_first:
+        preview.summary.notes.append(_APART)
     if report is not None:
         preview.write_page(report)
     code = output.exit_code_of([preview.summary.exit_code, *([FileRefused.exit_code] if preview.is_refused else [])])
     return preview, {**preview.as_json(), "exit_code": code}
 
 
-def note_if_apart(preview: Preview, *, is_first: bool) -> None:
-    """Note on every file of a call but the first that its duplicates among the others were not looked for."""
-    if not is_first:
-        preview.summary.notes.append(_APART)
-
-
-def print_preview(context: Context, preview: Preview, *, sent: bool) -> None:
+def _print_preview(context: Context, preview: Preview, *, sent: bool) -> None:
     """Print what a file holds: counts, what is wrong, and the table to sign.
 
-    `sent` tells whether its rows have the states of the ledger; else each is valid or rejected.
+    `sent` tells whether its rows have the states of the ledger; else each is valid or rejected. Of a content that is a
+    batch already, the table has only the rest, so what was done with it comes last.
     """
     output.print_summary(context, preview.summary, sent=sent)
     print_counts(preview.verdict)
-    if context.quiet:
-        return
-    _print_errors(context, preview.verdict, preview.line_word)
-    print_warnings(context, preview.verdict, preview.line_word, but=_TOLD_APART)
-    if not preview.summary.total.rows:
-        return
-    for line in preview.unusual:
-        output.print_wrapped(line)
-    for line in preview.page():
-        click.echo(printable(line))
-
-
-def print_known(preview: Preview) -> None:
-    """Print what was done with a content that is a batch already: what is on the table to sign is only the rest."""
+    if not context.quiet:
+        _print_errors(context, preview.verdict, preview.line_word)
+        print_warnings(context, preview.verdict, preview.line_word, but=_TOLD_APART)
+        if preview.summary.total.rows:
+            for line in preview.unusual:
+                output.print_wrapped(line)
+            for line in preview.page():
+                click.echo(printable(line))
     if preview.known is None:
         return
     done = preview.known.by_state
@@ -222,49 +207,44 @@ def dry_run_one(
         preview.summary.notes.append(
             f"a submission would wait for {people} to approve: --plan PLAN writes what they need"
         )
-    note_if_apart(preview, is_first=is_first)
+    if not is_first:
+        preview.summary.notes.append(_APART)
     if plan is not None and preview.plan is not None:
         from batchpay.workflows.approve import write_plan
 
         write_plan(preview.plan, plan, settings, asks=preview.approvals_missing > 0)
     preview = preview.as_the_ledger_has_it()
     rows = preview.proposal.to_send.total.rows
-    seconds = seconds_at(settings, rows)
-    extra = {
+    # Where the rate is found on the way, nobody knows how long it takes.
+    seconds = None if settings.submit.rate == "auto" else round(rows / float(settings.submit.rate), 1)
+    if not context.json:
+        _print_dry_run(context, settings, preview, seconds, plan)
+    code = output.exit_code_of(preview.exit_codes)
+    return code, {
+        **preview.as_json(),
         "dry_run": True,
         "would_send": rows,
         "release_would_add": totals_json(preview.releasable),
         "seconds_at_rate": seconds,
+        "waits_for": preview.waits_for,
+        "requests": preview.requests,
+        "exit_code": code,
     }
-    if not context.json:
-        _print_preview(context, settings, preview, seconds, plan)
-    code = output.exit_code_of(preview.exit_codes)
-    answer = {**preview.as_json(), **extra, "waits_for": preview.waits_for, "requests": preview.requests}
-    return code, {**answer, "exit_code": code}
 
 
-def _print_preview(
+def _print_dry_run(
     context: Context, settings: Settings, preview: Preview, seconds: float | None, plan: str | None
 ) -> None:
     click.echo("DRY RUN: nothing is sent, nothing is recorded")
-    print_preview(context, preview, sent=preview.known is not None)
-    print_known(preview)
+    _print_preview(context, preview, sent=preview.known is not None)
     if seconds is not None:
-        click.echo(f"at {settings.submit.rate} requests per second, sending takes about {_duration(seconds)}")
+        minutes, rest = divmod(round(seconds), 60)
+        hours, minutes = divmod(minutes, 60)
+        time = f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+        click.echo(f"at {settings.submit.rate} requests per second, sending takes about {time}")
     if preview.waits_for is not None:
         click.echo(f"a submission would wait for a person: {printable(preview.waits_for)}")
     if plan is not None:
         click.echo(f"plan: {printable(plan)}, seal {preview.summary.seal}")
     for body in preview.requests:
         click.echo(f"request: {printable(body)}")
-
-
-def seconds_at(settings: Settings, rows: int) -> float | None:
-    """Estimate how long sending takes at the set rate; None where the rate is found on the way."""
-    return None if settings.submit.rate == "auto" else round(rows / float(settings.submit.rate), 1)
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -25,7 +25,7 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Context, Group, Preset, option
 from batchpay.cli.demo import empty_folder, running_sandbox, sample_file
-from batchpay.cli.options import Cents
+from batchpay.cli.options import cents_of
 from batchpay.cli.process import actor
 from batchpay.settings import load_settings
 from batchpay.text import amount, instant, printable
@@ -65,16 +65,13 @@ class _Page(Preset, Group):
 @click.pass_context
 def web(
     click_context: click.Context,
+    /,
     listen: str,
     home: Path | None,
-    hosts: tuple[str, ...],
-    behind_tls: bool,
-    proxy: str | None,
-    proxy_header: str | None,
-    own_files: bool,
     log_file: str | None,
     log_json: bool,
     is_demo: bool,
+    **where: Any,
 ) -> int | None:
     """Serve the web page for finance people: upload a file, see each mistake in its cell, approve, send, settle.
 
@@ -95,14 +92,13 @@ def web(
     from batchpay.web.site import Listen
     from batchpay.web.spool import default_home
 
-    listening = Listen(listen, hosts, behind_tls, proxy_header, proxy, own_files=own_files)
     with ExitStack() as ended:
         if log_file or log_json:
             ended.callback(close_log, open_log(path=log_file, as_json=log_json))
         serve(
             context.settings,
             home or default_home(),
-            listening,
+            Listen(listen, **where),
             actor(),
             ready=lambda url: output.tell(context, {"url": url}, f"batchpay web ready at {url}"),
             on_stop=_stop_on_signals,
@@ -134,22 +130,13 @@ def user() -> None:
     help="Role of the person; repeat for each role.",
 )
 @click.option("--shown", metavar="TEXT", help="The person's name as others see it, such as 'Maria Lindqvist'.")
-@click.option("--limit", type=Cents(), metavar="AMOUNT", help="Highest total this person may approve.")
+@click.option("--limit", "limit_cents", type=cents_of, metavar="AMOUNT", help="Highest total this person may approve.")
 @click.option(
     "--code/--no-code", "with_code", default=None, help="Require an authenticator; by default for approve and settle."
 )
 @_home
 @click.pass_obj
-def add(
-    context: Context,
-    /,
-    name: str,
-    roles: tuple[str, ...],
-    shown: str | None,
-    limit: int | None,
-    with_code: bool | None,
-    home: Path | None,
-) -> int:
+def add(context: Context, /, name: str, home: Path | None, shown: str | None, **options: Any) -> int:
     """Add a person, and print a link that works once, for 24 hours: with it they choose a password.
 
     Whoever has the link can enroll: approve and settle count once another person has confirmed it on the page.
@@ -162,7 +149,7 @@ def add(
     from batchpay.web import people
 
     with _opened(context, home) as (store, ledger):
-        token = people.add(store, ledger, actor(), name, shown or name, roles, limit, with_code=with_code)
+        token = people.add(store, ledger, actor(), name, shown or name, **options)
         return _hand_over(context, name, store, token)
 
 
@@ -226,18 +213,10 @@ def off(context: Context, /, name: str, home: Path | None) -> int:
 @click.argument("name")
 @click.option("--role", "roles", multiple=True, type=click.Choice(_ROLES), help="All the roles from now on.")
 @click.option("--shown", metavar="TEXT", help="The person's name as others see it.")
-@click.option("--limit", type=Cents(), metavar="AMOUNT", help="Highest total this person may approve.")
+@click.option("--limit", "limit_cents", type=cents_of, metavar="AMOUNT", help="Highest total this person may approve.")
 @_home
 @click.pass_obj
-def set_person(
-    context: Context,
-    /,
-    name: str,
-    roles: tuple[str, ...],
-    shown: str | None,
-    limit: int | None,
-    home: Path | None,
-) -> int:
+def set_person(context: Context, /, name: str, home: Path | None, **options: Any) -> int:
     """Change what is named, and leave the rest as it is, effective immediately.
 
     Who may approve or settle from now on, and has no authenticator, gets a link to enroll anew.
@@ -246,10 +225,10 @@ def set_person(
     """
     from batchpay.web import people
 
-    if not roles and shown is None and limit is None:
+    if all(value in (None, ()) for value in options.values()):
         raise click.UsageError("name what is to be changed")
     with _opened(context, home) as (store, ledger):
-        token = people.change(store, ledger, actor(), name, roles, limit, shown)
+        token = people.change(store, ledger, actor(), name, **options)
         if token is not None:
             return _hand_over(context, name, store, token)
     output.tell(context, {"name": name, "exit_code": 0}, f"changed  {printable(name)}")

@@ -40,7 +40,7 @@ class HealthLimits:
     """A call must have completed within this time, counting banking days only."""
     expect_file: timedelta | None = None
     """A file must have been registered within this time."""
-    on_banking_days: bool = False
+    banking_days: bool = False
     """Whether that time counts banking days only."""
     backup_every: timedelta | None = None
     inbox: Path | None = None
@@ -123,7 +123,7 @@ def _ledger_findings(settings: Settings, limits: HealthLimits, now: datetime) ->
             *([checks.scheduled(state)] if state.scheduled else []),
             *([checks.returns(state.rates, fails=limits.return_rates)] if state.rates.percent else []),
             *(
-                [checks.last_file(state.last_registered, expected, now, on_banking_days=limits.on_banking_days)]
+                [checks.last_file(state.last_registered, expected, now, on_banking_days=limits.banking_days)]
                 if (expected := limits.expect_file) is not None
                 else []
             ),

@@ -22,6 +22,7 @@ from batchpay.errors import (
     WaitingForPerson,
 )
 from batchpay.payment import Totals
+from batchpay.sending.limits import StopRequest
 
 DOUBTS = {"3f2a91c0d7e1": {"DEBIT": Totals(), "CREDIT": Totals(2, 50_000)}}
 
@@ -104,7 +105,7 @@ def test_a_check_that_failed_delays_no_other_file(capsys: pytest.CaptureFixture[
         return 0, {"file": path}
 
     codes, account = list[int](), CallLog(datetime.now(UTC))
-    work_through(Context(), ("a.csv", "b.csv"), work, codes, sends=True, account=account)
+    work_through(Context(), ("a.csv", "b.csv"), work, codes, stop=StopRequest(), account=account)
     assert (worked, exit_code_of(codes), account.ended) == (["b.csv"], 1, {"a.csv": 1})
     said = capsys.readouterr().err
     assert said.startswith("batchpay: a.csv: could not be checked, nothing of it was sent now: internal error: Zero")
