@@ -114,7 +114,8 @@ def read_ledger_state(ledger: Ledger, environment: Environment) -> LedgerState:
             since = _oldest_doubt(ledger, batch, doubts.abandoned)
             in_doubt.append(OpenBatch(batch.batch, batch.file, doubts.apart, since))
         # A row with a day is overdue, and an alarm, once a banking day has passed on which any call would have sent it.
-        overdue_by = _banking_day_until(batch.today) - timedelta(days=1)
+        last_days = (batch.today - timedelta(days=days) for days in count())
+        overdue_by = next(filter(is_banking_day, last_days)) - timedelta(days=1)
         if apart := batch.due_apart_by(overdue_by):
             since = ledger.last_progress_at(batch.batch)
             first = min((day for day in batch.by_day if day <= overdue_by), default=None)
@@ -128,11 +129,6 @@ def read_ledger_state(ledger: Ledger, environment: Environment) -> LedgerState:
     return LedgerState(
         environment, len(batches), by_state, in_doubt, waiting, scheduled, next_pay_on, registered, returned, rates
     )
-
-
-def _banking_day_until(day: date) -> date:
-    """Return the last banking day that is not after a day."""
-    return next(one for days in count() if is_banking_day(one := day - timedelta(days=days)))
 
 
 def _oldest_doubt(ledger: Ledger, batch: BatchSummary, abandoned: Sequence[LedgerRow]) -> datetime:
@@ -330,29 +326,24 @@ def inbox(folder: Path, inbox_age: timedelta, now: datetime) -> HealthFinding:
     ages_s = {path: now.timestamp() - since for path, since in files}
     old = [path for path, age_s in ages_s.items() if age_s > inbox_age.total_seconds() or age_s < -_CLOCK_BACK_S]
     details = {"files": [{"file": str(path), "age_s": round(age_s)} for path, age_s in ages_s.items()]}
+    waits = ("file waits", "files wait")
     if not old:
-        return HealthFinding("inbox", f"{_files_wait(files)} in the inbox", 0, details)
+        return HealthFinding("inbox", f"{counted(len(files), *waits)} in the inbox", 0, details)
     age_s = ages_s[old[0]]
     since = f" for {_age(timedelta(seconds=age_s))}" if age_s >= 0 else f", dated {_AHEAD}: touch it"
-    text = f"{_files_wait(old)} in the inbox, {old[0].name}{since}"
+    text = f"{counted(len(old), *waits)} in the inbox, {old[0].name}{since}"
     if ours := next((path.name for path in old if is_named_as_ours(path.name)), None):  # with -q no call names it
         text += f"; {ours} has a name of results or rejects: to pay a corrected one, rename it or add a control file"
     return HealthFinding("inbox", text, 6, details)
 
 
-def _files_wait(files: Sequence[object]) -> str:
-    return counted(len(files), "file waits", "files wait")
-
-
 def last_call(last: LastCall | None, expect_every: timedelta | None, now: datetime) -> HealthFinding:
     """Check whether a call completed within the time expected, on banking days."""
     if last is None:
-        code = 6 if expect_every is not None else 0
-        return HealthFinding(
-            "last call", "no call that sends has ended yet", code, {"ended_at": None, "completed_at": None}
-        )
-    details = {"ended_at": instant(last.ended_at), "exit_code_of_call": last.exit_code}
-    details["completed_at"] = instant(last.completed_at)
+        nothing, code = {"ended_at": None, "completed_at": None}, 0 if expect_every is None else 6
+        return HealthFinding("last call", "no call that sends has ended yet", code, nothing)
+    details = {"ended_at": instant(last.ended_at), "exit_code_of_call": last.exit_code,
+               "completed_at": instant(last.completed_at)}  # fmt: skip
     completed = "no call has completed yet"
     if last.completed_at is not None:
         completed = f"the last completed call ended {local_time(last.completed_at)}"
@@ -436,18 +427,12 @@ def retention(old: Sequence[OldBatch], details_days: int, *, unfinished: bool, n
 def banking_time(begin: datetime, end: datetime) -> timedelta:
     """Return how much of a period falls on banking days, by the calendar in the time zone of its ends."""
     total = timedelta()
-    for first, last in _days(begin, end):
-        if is_banking_day(first.date()):
-            total += last - first
-    return total
-
-
-def _days(begin: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """Split a period at midnights."""
     while begin < end:
         midnight = (begin + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
-        yield begin, min(midnight, end)
+        if is_banking_day(begin.date()):
+            total += min(midnight, end) - begin
         begin = midnight
+    return total
 
 
 def _batches(batches: Sequence[OpenBatch], now: datetime) -> dict[str, Any]:

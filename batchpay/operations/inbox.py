@@ -30,15 +30,14 @@ def complete_files(folder: str | Path, *, now_s: float, takes: Callable[[str], b
     do, other kinds of files, and files named like our own results and rejects. A person who corrected one of those
     marks it as a payment file with a control file. `takes` says which names are taken instead.
     """
-    takes = takes or is_payment_name
-    names = _entries(folder)
-    found = []
-    for name, status in names.items():
-        if not stat.S_ISREG(status.st_mode) or not takes(name):
-            continue
-        if _is_whole(name, status, names.get(name + CONTROL_SUFFIX), now_s):
-            found.append((status.st_mtime, name))
-    return [Path(folder) / name for _, name in sorted(found)]
+    takes, names = takes or is_payment_name, _entries(folder)
+    found = sorted(
+        (status.st_mtime, name)
+        for name, status in names.items()
+        if stat.S_ISREG(status.st_mode) and takes(name)
+        if _is_whole(name, status, names.get(name + CONTROL_SUFFIX), now_s)
+    )
+    return [Path(folder) / name for _, name in found]
 
 
 def is_still_complete(path: Path, *, now_s: float) -> bool:
@@ -58,12 +57,8 @@ def waiting_files(folder: str | Path, *, now_s: float) -> list[tuple[Path, float
     Wider than `complete_files`: an upload that never ended, a link or an unknown extension waits as well, and nobody
     may have noticed. Raises NotUsable.
     """
-    found = [
-        (_touched_at(status, now_s), name)
-        for name, status in _entries(folder).items()
-        if not stat.S_ISDIR(status.st_mode) and not name.startswith(".") and not name.endswith(CONTROL_SUFFIX)
-    ]
-    return [(Path(folder) / name, since) for since, name in sorted(found)]
+    found = sorted((_touched_at(status, now_s), name) for name, status in _expected(folder).items())
+    return [(Path(folder) / name, since) for since, name in found]
 
 
 def never_taken(folder: str | Path) -> list[str]:
@@ -73,8 +68,7 @@ def never_taken(folder: str | Path) -> list[str]:
     """
     return sorted(
         name
-        for name, status in _entries(folder).items()
-        if not stat.S_ISDIR(status.st_mode) and not name.startswith(".") and not name.endswith(CONTROL_SUFFIX)
+        for name, status in _expected(folder).items()
         if not stat.S_ISREG(status.st_mode) or not (is_payment_name(name) or name.lower().endswith(_UNFINISHED))
     )
 
@@ -88,8 +82,19 @@ def files_by_state(folder: str | Path, *, now_s: float) -> dict[str, int]:
 
 
 def _is_whole(name: str, status: os.stat_result, control: os.stat_result | None, now_s: float) -> bool:
-    is_stated = control is not None and stat.S_ISREG(control.st_mode)
-    return is_stated or (not is_named_as_ours(name) and _is_settled(status, now_s))
+    if control is not None and stat.S_ISREG(control.st_mode):
+        return True
+    # Nothing was written, renamed or added for a while; a copied timestamp alone proves nothing.
+    return not is_named_as_ours(name) and now_s - _touched_at(status, now_s) >= _SETTLED_S
+
+
+def _expected(folder: str | Path) -> dict[str, os.stat_result]:
+    """Return what somebody may expect to be paid."""
+    return {
+        name: status
+        for name, status in _entries(folder).items()
+        if not stat.S_ISDIR(status.st_mode) and not name.startswith(".") and not name.endswith(CONTROL_SUFFIX)
+    }
 
 
 def _status(path: Path) -> os.stat_result | None:
@@ -125,11 +130,6 @@ def is_finished_name(name: str) -> bool:
 def is_named_as_ours(name: str) -> bool:
     """Return whether a name is one of our results or rejects: such a file is paid only if a control file says so."""
     return is_output_name(unpacked_name(name.lower()))
-
-
-def _is_settled(status: os.stat_result, now_s: float) -> bool:
-    """Return whether nothing was written, renamed or added for a while; a copied timestamp alone proves nothing."""
-    return now_s - _touched_at(status, now_s) >= _SETTLED_S
 
 
 def _touched_at(status: os.stat_result, now_s: float) -> float:

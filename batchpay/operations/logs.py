@@ -58,10 +58,8 @@ class MaskFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Change the record so that no formatter can show anything it must not."""
         record.__dict__.update(self._origin)
-        if _OURS.match(record.name):
-            record.msg = _masked(record.getMessage())
-        else:
-            record.msg = f"message of {record.name} withheld"
+        is_ours = _OURS.match(record.name)
+        record.msg = _masked(record.getMessage()) if is_ours else f"message of {record.name} withheld"
         record.args = None
         for name in FIELDS:
             value = record.__dict__.get(name)
@@ -75,7 +73,11 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Write the line."""
-        shown = [f"{name}={_quoted(str(value))}" for name, value in _fields(record).items()]
+        shown = []
+        for name, value in _fields(record).items():
+            text = printable(str(value))
+            is_plain = text and set(text).isdisjoint(' "=')
+            shown.append(f"{name}={text if is_plain else json.dumps(text, ensure_ascii=False)}")
         return " ".join([_time(record), record.levelname, printable(record.getMessage()), *shown])
 
 
@@ -215,8 +217,3 @@ def _time(record: logging.LogRecord) -> str:
 
 def _masked(text: str) -> str:
     return _DIGITS.sub(lambda found: "****" if found["masked"] else found[0], text)
-
-
-def _quoted(text: str) -> str:
-    line = printable(text)
-    return json.dumps(line, ensure_ascii=False) if not line or set(line) & set(' "=') else line

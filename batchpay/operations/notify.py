@@ -89,31 +89,23 @@ def notify(
     if not is_set(settings):
         return None
     try:
-        return _notify(settings, notice, batch, file, apart or {}, about)
+        environment, path = environment_of(settings.gateway), kept_path(settings)
     except BatchpayError as error:  # settings that the call itself tells of
         return f"{error}; no notice was sent"
-
-
-def _notify(
-    settings: Settings,
-    notice: Notice | None,
-    batch: str | None,
-    file: str | None,
-    apart: Mapping[str, Totals],
-    about: str | None,
-) -> str | None:
+    apart, link = apart or {}, settings.notify.link.rstrip("/")
+    page = (notice and _PAGES.get(notice)) or (f"/batches/{batch}" if batch else "/")
     body = {
         "id": secrets.token_hex(16),
         "event": notice,
         "at": instant(datetime.now(UTC)),
-        "environment": str(environment_of(settings.gateway)),
+        "environment": str(environment),
         "batch": batch,
         "file": file and printable(masked(Path(file).name), characters_max=100),
         "rows": sum(one.rows for one in apart.values()),
         "cents": {side: one.cents for side, one in apart.items() if one.rows},
-        "link": _link(settings, notice, batch),
+        "link": link + page if settings.notify.link else None,
     }
-    kept = _read_kept(path := kept_path(settings))
+    kept = _read_kept(path)
     before, problem = json.dumps(kept), None
     if about is not None and notice in _ASKING:
         kept.setdefault(about, {"arrived": False, "notice": body})
@@ -170,11 +162,6 @@ def kept_path(settings: Settings) -> Path:
     """Return the path of the notices that ask for decisions, beside the ledger."""
     ledger = location(settings.ledger).ledger
     return ledger.with_name(f"{ledger.name}.notices")
-
-
-def _link(settings: Settings, notice: Notice | None, batch: str | None) -> str | None:
-    page = (notice and _PAGES.get(notice)) or (f"/batches/{batch}" if batch else "/")
-    return settings.notify.link.rstrip("/") + page if settings.notify.link else None
 
 
 def _send_kept(settings: Settings, path: Path, kept: dict[str, Any], before: str) -> str | None:

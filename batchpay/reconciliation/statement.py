@@ -394,7 +394,8 @@ def read_export(path: str | Path | Stream, mapping: ExportMap) -> Export:
                 skipped += 1
                 continue
             payment.objection, payment.change = _objection(cells, further, mapping), _change(cells, further)
-            payment.direction = _direction(cells, further)
+            kinds = [cells[at] for at, name in further.items() if at < len(cells) and _is_kind(name)]
+            payment.direction = direction_in(" ".join(kinds))
             payment.came_back = payment.came_back or bool(payment.objection)
             payments.append(payment)
     if "reference" not in mapping.columns and only_number_lines([one.reference for one in payments]):
@@ -515,11 +516,6 @@ def _change(cells: Sequence[str], further: dict[int, str]) -> str:
     """Return the notification of change that a column of returns has; blank if none."""
     texts = ((header, _text(cells[index])) for index, header in further.items() if index < len(cells))
     return next((f"{header}: {text}" for header, text in texts if _CHANGE.fullmatch(folded_word(text))), "")
-
-
-def _direction(cells: Sequence[str], further: dict[int, str]) -> Direction | None:
-    """Return the direction that a column of types says, None where it says none or both."""
-    return direction_in(" ".join(cells[at] for at, name in further.items() if at < len(cells) and _is_kind(name)))
 
 
 def direction_in(text: str) -> Direction | None:

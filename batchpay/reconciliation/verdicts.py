@@ -135,15 +135,15 @@ class Reconciliation:
 
     def as_json(self) -> dict[str, object]:
         """Return counts and amounts of every verdict, and the totals that they add up to."""
-        verdicts = {
-            str(verdict): {"here": _json(self.here.get(verdict)), "there": _json(self.there.get(verdict))}
-            for verdict in MatchStatus
-        }
+        sides = {"here": self.here, "there": self.there}
         return {
-            "verdicts": verdicts,
-            "pending_there": _json(self.pending_there),
-            "here": _json(self.total_here),
-            "there": _json(self.total_there),
+            "verdicts": {
+                str(verdict): {word: totals_json(side.get(verdict, Totals())) for word, side in sides.items()}
+                for verdict in MatchStatus
+            },
+            "pending_there": totals_json(self.pending_there),
+            "here": totals_json(self.total_here),
+            "there": totals_json(self.total_there),
         }
 
 
@@ -196,7 +196,9 @@ def _lines(
     nobody: list[str | None] = [None] * 9
     for line in export.lines:
         if line.row is None:
-            verdict = _verdict_of_stranger(line)
+            strange = MatchStatus.OTHER_BATCH if line.other_batch else MatchStatus.UNKNOWN_HERE
+            verdict = MatchStatus.PERHAPS_THERE if line.is_perhaps else strange
+            verdict = MatchStatus.UNREADABLE if line.cents is None else verdict
             _count(result.there, verdict, line.cents or 0)
             yield [verdict, None, *nobody, *_theirs(line), None, line.other_batch or None]
 
@@ -231,14 +233,6 @@ def _verdict(row: LedgerRow, matching: Matching) -> tuple[MatchStatus, str | Non
         on = f" of {back.date_text}" if back.date_text else ""
         return MatchStatus.STATUS_DIFFERS, f"accepted here; by line {back.line}{on} there it came back"
     return MatchStatus.MATCHED, line.change or None
-
-
-def _verdict_of_stranger(line: ExportLine) -> MatchStatus:
-    if line.cents is None:
-        return MatchStatus.UNREADABLE
-    if line.is_perhaps:
-        return MatchStatus.PERHAPS_THERE
-    return MatchStatus.OTHER_BATCH if line.other_batch else MatchStatus.UNKNOWN_HERE
 
 
 def _conclusion(row: LedgerRow, matching: Matching) -> tuple[State | None, str]:
@@ -326,7 +320,3 @@ def _theirs(line: ExportLine | None) -> list[str | None]:
 
 def _count(side: dict[MatchStatus, Totals], verdict: MatchStatus, cents: int) -> None:
     side[verdict] = side.get(verdict, Totals()) + Totals(1, cents)
-
-
-def _json(totals: Totals | None) -> dict[str, object]:
-    return totals_json(totals or Totals())

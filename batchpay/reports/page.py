@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import BatchSummary, Event, LedgerRow, RejectedRow
+from batchpay.ledger.records import BatchSummary, LedgerRow, RejectedRow
 from batchpay.payment import Direction, State, Totals
-from batchpay.reports.page_parts import (
-    Cell,
-    DirectionTotals,
-    HistoryLine,
-    KindCount,
-    ListedPart,
-    ListedRow,
-    Page,
-    PageColumn,
-    Reason,
-    Share,
-    WarnedRow,
-    facts_to_sign,
-    share_of,
-    short_time,
-    story_of,
-    timeline_of,
-    with_place,
-    write,
-)
+from batchpay.reports import page_parts
+from batchpay.reports.page_parts import ListedRow, Page, PageColumn, Share, short_time, with_place
 from batchpay.summary import Summary, summary_of_batch
 from batchpay.text import (
     amounts_apart,
@@ -65,20 +46,18 @@ _LABELS = {
     State.REJECTED: "rejected",
 }
 _NEEDS_SOMEONE = (State.IN_DOUBT, State.SENDING, State.DECLINED, State.REJECTED)
-_UNTOLD_EVENTS = frozenset({"progress"})
 _COLUMNS = (
     PageColumn("state", numeric=True), PageColumn("row", numeric=True, number=True),
-    PageColumn("amount", numeric=True, number=True), PageColumn("direction"), PageColumn("name"), PageColumn("account"),
-    PageColumn("invoice"), PageColumn("when", numeric=True), PageColumn("why"), PageColumn("what to do"),
+    PageColumn("amount", numeric=True, number=True), PageColumn("direction", whole=True), PageColumn("name"),
+    PageColumn("account", whole=True), PageColumn("invoice"), PageColumn("when", numeric=True, whole=True),
+    PageColumn("why"), PageColumn("what to do"),
 )  # fmt: skip
 _ACCEPTED_COLUMNS = (
-    PageColumn("row", number=True), PageColumn("amount", number=True), PageColumn("direction"), PageColumn("name"),
-    PageColumn("account"), PageColumn("invoice"), PageColumn("sent"), PageColumn("gateway's reference"),
+    PageColumn("row", number=True), PageColumn("amount", number=True), PageColumn("direction", whole=True),
+    PageColumn("name"), PageColumn("account", whole=True), PageColumn("invoice"), PageColumn("sent", whole=True),
+    PageColumn("gateway's reference"),
 )  # fmt: skip
-_CHECK_COLUMNS = (
-    PageColumn("column"), PageColumn("code"), PageColumn("what is wrong"),
-    PageColumn("suggestion"),
-)  # fmt: skip
+_CHECK_COLUMNS = tuple(map(PageColumn, ("column", "code", "what is wrong", "suggestion")))
 
 
 @dataclass(slots=True)
@@ -111,12 +90,13 @@ def write_batch_page(ledger: Ledger, batch: BatchSummary, path: str | Path | Str
     currency = next(iter(gathered.currencies)) if len(gathered.currencies) == 1 else None
     reasons, reasons_left = _ranked(gathered.reasons)
     mood, headlines = _headlines(summary)
-    story = story_of(ledger, batch.batch)
+    told = (event for event in ledger.events(batch.batch) if event.kind != "progress")
+    story = page_parts.story_of(ledger, batch.batch)
     page = Page(
         title="batchpay report",
         file=batch.file,
         facts=[
-            *facts_to_sign(story, batch),
+            *page_parts.facts_to_sign(story, batch),
             ("valid rows", moved(summary.by_direction, summary.currencies)),
             ("last run", local_time(batch.finished_at or batch.started_at)),
             *([("pays again, because", batch.again_reason)] if batch.again_reason else []),
@@ -135,7 +115,7 @@ def write_batch_page(ledger: Ledger, batch: BatchSummary, path: str | Path | Str
         outcomes=_outcomes(summary),
         sum_word=sum_word("amount", summary.currencies if len(summary.currencies) > 1 else summary.by_direction),
         currency=f", {currency}" if currency else "",
-        timeline=timeline_of(gathered.seconds, {str(state): label for state, label in _LABELS.items()}),
+        timeline=page_parts.timeline_of(gathered.seconds, {str(state): label for state, label in _LABELS.items()}),
         reasons=reasons,
         reasons_left=reasons_left,
         columns=with_place(_COLUMNS, batch.file),
@@ -144,22 +124,16 @@ def write_batch_page(ledger: Ledger, batch: BatchSummary, path: str | Path | Str
         attention_kinds=_kinds(listed, {str(state): _LABELS[state] for state in _NEEDS_SOMEONE}),
         more_at=f"The others: batchpay results {batch.batch}; rejected rows are in the rejects file.",
         warned=[
-            WarnedRow(
-                _LABELS[row.state],
-                place_of(place_word(batch.file), row.row, row.line),
-                money(row.amount_cents),
-                row.details["warnings"],
-            )
-            for row in gathered.warned
+            (_LABELS[row.state], place_of(place_word(batch.file), row.row, row.line), row) for row in gathered.warned
         ],
         warned_left=gathered.warned_count - len(gathered.warned),
-        settled=[HistoryLine(local_time(act.at), act.rows, act.who, act.why or "") for act in story.settled],
+        settled=story.settled,
         accepted_columns=with_place(_ACCEPTED_COLUMNS, batch.file),
-        accepted=_accepted_parts(gathered.accepted_rows, batch.file),
+        accepted=list(_accepted_parts(gathered.accepted_rows)),
         accepted_left=summary.of(State.ACCEPTED).rows - len(gathered.accepted_rows),
-        history=_history(ledger, batch.batch),
+        history=list(deque(told, _HISTORY_MAX))[::-1],
     )
-    write(page, path)
+    page_parts.write(page, path)
 
 
 def write_check_page(path: str | Path, summary: Summary, verdict: Verdict, line_word: str) -> None:
@@ -174,7 +148,7 @@ def write_check_page(path: str | Path, summary: Summary, verdict: Verdict, line_
     broken.update({("warning", name): rows for name, rows in verdict.warning_counts.items()})
     reasons, reasons_left = _ranked(broken)
     failures = [*verdict.failures[:LISTED_MAX], *verdict.warning_failures[:LISTED_MAX]]
-    listed = [_failure_row(failure, line_word) for failure in failures]
+    listed = list(map(_failure_row, failures))
     wrong = summary.of(State.REJECTED)
     if not summary.total.rows:
         mood, headlines = "attention", ["The file has no rows."]
@@ -212,7 +186,7 @@ def write_check_page(path: str | Path, summary: Summary, verdict: Verdict, line_
         attention_kinds=_kinds(listed, {"rejected": "rejected", "warning": "warning"}),
         more_at="The rejects file has all errors with their rows: batchpay validate FILE --rejects PATH.",
     )  # fmt: skip
-    write(page, path)
+    page_parts.write(page, path)
 
 
 def _gather(ledger: Ledger, batch: BatchSummary) -> _Gathered:
@@ -258,85 +232,46 @@ def _listed(batch: BatchSummary, gathered: _Gathered, rejected: Sequence[Rejecte
     doubts.sort(key=lambda row: row.direction != Direction.CREDIT)
     sent = [*doubts, *gathered.listed.get(State.DECLINED, [])][:LISTED_MAX]
     for row in sent:
-        yield _ledger_row(batch, row)
+        when = row.sent_at or row.finished_at
+        texts = [row.direction, *_names_of(row), short_time(when), _why(row), _what_to_do(batch.batch, row)]
+        yield _row(row.state, row, texts, int(when.timestamp()) if when else None)
     for failed in rejected[: LISTED_MAX - len(sent)]:
-        yield _rejected_row(batch, failed)
+        todo = "Correct it in the rejects file and submit that file."
+        if "row.duplicate" in failed.reasons:
+            todo = "The same bill appears elsewhere. If due again: submit the rejects with --allow-duplicates"
+            todo += " --reason TEXT."
+        yield _row(State.REJECTED, failed, [*[""] * 5, ", ".join(failed.reasons), todo])
 
 
-def _ledger_row(batch: BatchSummary, row: LedgerRow) -> ListedRow:
-    shown = row.details
-    when = row.sent_at or row.finished_at
-    return _row(
-        row.state, place_word(batch.file), row, row.amount_cents,
-        [row.direction, shown.get("name") or "", shown.get("account") or "", shown.get("invoiceNumber") or "",
-         short_time(when), _why(row), _what_to_do(batch.batch, row)],
-        when,
-    )  # fmt: skip
-
-
-def _rejected_row(batch: BatchSummary, row: RejectedRow) -> ListedRow:
-    todo = "Correct it in the rejects file and submit that file."
-    if "row.duplicate" in row.reasons:
-        todo = (
-            "The same bill appears elsewhere. If due again: submit the rejects with --allow-duplicates --reason TEXT."
-        )
-    texts = ["", "", "", "", "", ", ".join(row.reasons), todo]
-    return _row(State.REJECTED, place_word(batch.file), row, row.amount_cents, texts, None)
-
-
-def _row(
-    state: State, word: str, row: LedgerRow | RejectedRow, cents: int, texts: Sequence[str], when: datetime | None
-) -> ListedRow:
-    rest = [
-        Cell(
-            column.label,
-            text,
-            key=int(when.timestamp()) if when and column.label == "when" else None,
-            whole=column.label in ("direction", "account", "when"),
-        )
-        for column, text in zip(_COLUMNS[3:], texts, strict=True)
+def _row(state: State, row: LedgerRow | RejectedRow, texts: Sequence[str], when: int | None = None) -> ListedRow:
+    cells = [
+        (_LABELS[state], _NEEDS_SOMEONE.index(state)),
+        (str(row.line or row.row), None),
+        (money(row.amount_cents), row.amount_cents),
+        *((text, when if column.label == "when" else None) for column, text in zip(_COLUMNS[3:], texts, strict=True)),
     ]
-    first = [
-        Cell("state", _LABELS[state], key=_NEEDS_SOMEONE.index(state), kind=str(state)),
-        Cell(word, str(row.line or row.row), number=True),
-        Cell("amount", money(cents), key=cents, number=True),
-    ]
-    return ListedRow(str(state), [*first, *rest])
+    return str(state), cells
 
 
-def _accepted_parts(rows: Sequence[LedgerRow], file: str) -> list[ListedPart]:
-    parts = (rows[at : at + _ACCEPTED_A_PART] for at in range(0, len(rows), _ACCEPTED_A_PART))
-    return [
-        ListedPart(
-            [_accepted_row(row, file) for row in part], amounts_apart((row.direction, row.amount_cents) for row in part)
-        )
-        for part in parts
-    ]
+def _names_of(row: LedgerRow) -> list[str]:
+    return [row.details.get(name) or "" for name in ("name", "account", "invoiceNumber")]
 
 
-def _accepted_row(row: LedgerRow, file: str) -> ListedRow:
-    shown, answer = row.details, row.answer
-    texts = (
-        str(row.line or row.row), money(row.amount_cents), row.direction, shown.get("name") or "",
-        shown.get("account") or "", shown.get("invoiceNumber") or "", short_time(row.sent_at), answer.gateway_reference,
-    )  # fmt: skip
-    whole = ("direction", "account", "sent")
-    return ListedRow(
-        str(row.state),
-        [
-            Cell(column.label, text or "", number=column.number, whole=column.label in whole)
-            for column, text in zip(with_place(_ACCEPTED_COLUMNS, file), texts, strict=True)
-        ],
-    )
+def _accepted_parts(rows: Sequence[LedgerRow]) -> Iterator[tuple[str, list[list[str]]]]:
+    for at in range(0, len(rows), _ACCEPTED_A_PART):
+        part = rows[at : at + _ACCEPTED_A_PART]
+        cells = [
+            [str(row.line or row.row), money(row.amount_cents), row.direction, *_names_of(row),
+             short_time(row.sent_at), row.answer.gateway_reference or ""]
+            for row in part
+        ]  # fmt: skip
+        yield amounts_apart((row.direction, row.amount_cents) for row in part), cells
 
 
-def _failure_row(failure: Failure, line_word: str) -> ListedRow:
+def _failure_row(failure: Failure) -> ListedRow:
     line = failure.row if failure.line is None else failure.line
-    texts = (failure.column, failure.code, failure.message, failure.suggestion or "")
-    labels = (column.label for column in _CHECK_COLUMNS)
-    cells = [Cell(label, text) for label, text in zip(labels, texts, strict=True)]
-    kind = "rejected" if failure.severity == "error" else failure.severity
-    return ListedRow(kind, [Cell(line_word, str(line), number=True), *cells])
+    texts = (str(line), failure.column, failure.code, failure.message, failure.suggestion or "")
+    return "rejected" if failure.severity == "error" else failure.severity, [(text, None) for text in texts]
 
 
 def _why(row: LedgerRow) -> str:
@@ -388,35 +323,24 @@ def _outcomes(summary: Summary, renamed: Mapping[State, tuple[str, str]] | None 
     for state, label in _LABELS.items():
         if summary.of(state).rows:
             kind, name = (renamed or {}).get(state, (str(state), label))
-            shares.append(share_of(kind, name, summary.of(state), summary.total.rows))
+            shares.append(page_parts.share_of(kind, name, summary.of(state), summary.total.rows))
     return shares
 
 
-def _directions(by_direction: Mapping[str, Totals], of: str = "") -> list[DirectionTotals]:
+def _directions(by_direction: Mapping[str, Totals], of: str = "") -> list[tuple[str, Totals]]:
     labels = {Direction.DEBIT: "debits: money in", Direction.CREDIT: "credits: money out"}
-    found = [DirectionTotals(of + label, by_direction.get(name, Totals())) for name, label in labels.items()]
-    return [one for one in found if one.totals.rows]
+    found = [(of + label, by_direction.get(name, Totals())) for name, label in labels.items()]
+    return [(label, totals) for label, totals in found if totals.rows]
 
 
-def _kinds(listed: Sequence[ListedRow], labels: Mapping[str, str]) -> list[KindCount]:
-    counts = Counter(row.kind for row in listed)
-    return [KindCount(kind, label, counts[kind]) for kind, label in labels.items() if counts[kind]]
+def _kinds(listed: Sequence[ListedRow], labels: Mapping[str, str]) -> list[tuple[str, str, int]]:
+    counts = Counter(kind for kind, _ in listed)
+    return [(kind, label, counts[kind]) for kind, label in labels.items() if counts[kind]]
 
 
-def _ranked(reasons: Counter[tuple[str, str]]) -> tuple[list[Reason], int]:
+def _ranked(reasons: Counter[tuple[str, str]]) -> tuple[list[tuple[str, str, int, str]], int]:
     """Return the most frequent reasons, and how many less frequent ones are left out."""
     ranked = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     most = ranked[0][1] if ranked else 1
-    chosen = [
-        Reason(kind, text, rows, f"{max(100 * rows / most, 0.8):.2f}") for (kind, text), rows in ranked[:_REASONS_MAX]
-    ]
+    chosen = [(*reason, rows, f"{max(100 * rows / most, 0.8):.2f}") for reason, rows in ranked[:_REASONS_MAX]]
     return chosen, len(ranked) - len(chosen)
-
-
-def _history(ledger: Ledger, batch: str) -> list[HistoryLine]:
-    """Return the last things done to the batch, the latest first."""
-    shown: list[Event] = []
-    for event in ledger.events(batch):
-        if event.kind not in _UNTOLD_EVENTS:
-            shown = [*shown[1 - _HISTORY_MAX :], event]
-    return [HistoryLine(local_time(one.at), one.kind, one.who, one.why or "") for one in reversed(shown)]

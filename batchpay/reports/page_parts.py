@@ -18,7 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import PLAN_USED, BatchSummary, Event
+from batchpay.ledger.records import PLAN_USED, BatchSummary, Event, LedgerRow
 from batchpay.payment import State, Totals
 from batchpay.text import currencies_note, local_time, money, place_word, printable, row_count
 from batchpay.version import __version__
@@ -31,32 +31,6 @@ _DAY_S = 86_400
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of a bar, of one state, measured from the top of a chart 100 high."""
-
-    kind: str
-    y: str
-    height: str
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One step of time."""
-
-    x: int
-    title: str
-    pieces: Sequence[Piece]
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """A color and what it means."""
-
-    kind: str
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
 class Timeline:
     """The chart: bars one wide, 100 high."""
 
@@ -66,8 +40,10 @@ class Timeline:
     step: str
     zone: str
     ticks: Sequence[str]
-    bars: Sequence[Bar]
-    keys: Sequence[Key]
+    bars: Sequence[tuple[int, str, Sequence[tuple[str, str, str]]]]
+    """For each step of time its place, its title, and its pieces: state, upper end and height of each."""
+    keys: Sequence[tuple[str, str]]
+    """States, which are colors, and what they are called."""
 
 
 def timeline_of(seconds: Mapping[tuple[int, str], int], labels: Mapping[str, str]) -> Timeline | None:
@@ -84,10 +60,10 @@ def timeline_of(seconds: Mapping[tuple[int, str], int], labels: Mapping[str, str
     most = max(column.total() for column in columns.values())
     used = {kind for _, kind in seconds}
     pattern = _pattern(step, begin, begin + width * step)
-    bars = [
-        Bar(x, _title(begin + x * step, column, labels, pattern), _pieces(column, labels, most))
-        for x, column in sorted(columns.items())
-    ]
+    bars = []
+    for x, column in sorted(columns.items()):
+        parts = ", ".join(f"{column[kind]:,} {label}" for kind, label in labels.items() if column[kind])
+        bars.append((x, f"{_local(begin + x * step):{pattern}}: {parts}", _pieces(column, labels, most)))
     return Timeline(
         width=width,
         most=most,
@@ -95,7 +71,7 @@ def timeline_of(seconds: Mapping[tuple[int, str], int], labels: Mapping[str, str
         zone=f"{_local(first):%Z}",
         ticks=[f"{_local(begin + step * width * tick // (_TICKS - 1)):{pattern}}" for tick in range(_TICKS)],
         bars=bars,
-        keys=[Key(kind, label) for kind, label in labels.items() if kind in used],
+        keys=[(kind, label) for kind, label in labels.items() if kind in used],
     )
 
 
@@ -108,20 +84,15 @@ def _step(first: int, last: int) -> int:
     return _DAY_S * -(-span // (_DAY_S * (BARS_MAX - 1)))
 
 
-def _pieces(column: Counter[str], labels: Mapping[str, str], most: int) -> list[Piece]:
+def _pieces(column: Counter[str], labels: Mapping[str, str], most: int) -> list[tuple[str, str, str]]:
     pieces = []
     top = 100.0
     for kind in labels:
         if column[kind]:
             height = max(100 * column[kind] / most, 0.8)  # a single row among thousands is visible, too
             top = max(top - height, 0.0)
-            pieces.append(Piece(kind, f"{top:.2f}", f"{height:.2f}"))
+            pieces.append((kind, f"{top:.2f}", f"{height:.2f}"))
     return pieces
-
-
-def _title(second: int, column: Counter[str], labels: Mapping[str, str], pattern: str) -> str:
-    parts = [f"{column[kind]:,} {label}" for kind, label in labels.items() if column[kind]]
-    return f"{_local(second):{pattern}}: {', '.join(parts)}"
 
 
 def _pattern(step: int, begin: int, end: int) -> str:
@@ -159,90 +130,19 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class DirectionTotals:
-    """Rows and cents of one direction."""
-
-    label: str
-    totals: Totals
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why rows are what they are, and how many."""
-
-    kind: str
-    text: str
-    rows: int
-    percent: str
-    hint: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class PageColumn:
-    """A column of the list; `numeric` ones are sorted as numbers."""
+    """A column of a list; `numeric` ones are sorted as numbers."""
 
     label: str
     numeric: bool = False
     number: bool = False
     """Whether it is aligned right, as amounts are."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A cell of the list; `key` is what it is sorted by, if that is not its text."""
-
-    label: str
-    text: str
-    key: str | int | None = None
-    number: bool = False
     whole: bool = False
-    """Whether it must not be broken into lines."""
-    kind: str | None = None
+    """Whether its cells must not be broken into lines."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedRow:
-    """A row of the list."""
-
-    kind: str
-    cells: Sequence[Cell]
-
-
-@dataclass(frozen=True, slots=True)
-class ListedPart:
-    """A few hundred rows of a long list, with their totals."""
-
-    rows: Sequence[ListedRow]
-    amount: str
-
-
-@dataclass(frozen=True, slots=True)
-class KindCount:
-    """How many rows of the list are of a kind."""
-
-    kind: str
-    label: str
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryLine:
-    """Who did what, when and why."""
-
-    when: str
-    what: str
-    who: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class WarnedRow:
-    """A row that has warnings."""
-
-    state: str
-    place: str
-    amount: str
-    warnings: str
+ListedRow = tuple[str, Sequence[tuple[str, int | None]]]
+"""A row of the list: its kind, and its cells, each a text and what it is sorted by if that is not its text."""
 
 
 @dataclass(slots=True)
@@ -256,29 +156,33 @@ class Page:
     """`fine`, `doubt`, `attention` or `waiting`: the color of the headline."""
     headlines: Sequence[str]
     total: Totals
-    directions: Sequence[DirectionTotals]
+    directions: Sequence[tuple[str, Totals]]
     outcomes: Sequence[Share]
     sum_word: str
     """What a total of all rows is called."""
     currency: str = ""
     timeline: Timeline | None = None
-    reasons: Sequence[Reason] = ()
+    reasons: Sequence[tuple[str, str, int, str]] = ()
+    """Kind and text, how many rows, and the width of the bar."""
     reasons_left: int = 0
     reasons_counted: str = "rows"
     columns: Sequence[PageColumn] = ()
     attention: Sequence[ListedRow] = ()
     attention_title: str = "Rows that need attention"
     attention_left: int = 0
-    attention_kinds: Sequence[KindCount] = ()
+    attention_kinds: Sequence[tuple[str, str, int]] = ()
+    """Kinds of these rows, what they are called, and how many are listed."""
     more_at: str = ""
-    warned: Sequence[WarnedRow] = ()
+    warned: Sequence[tuple[str, str, LedgerRow]] = ()
+    """State and place of rows with warnings."""
     warned_left: int = 0
-    settled: Sequence[HistoryLine] = ()
+    settled: Sequence[Act] = ()
     """What people decided about rows in doubt."""
     accepted_columns: Sequence[PageColumn] = ()
-    accepted: Sequence[ListedPart] = ()
+    accepted: Sequence[tuple[str, Sequence[Sequence[str]]]] = ()
+    """A few hundred rows at a time, with their totals."""
     accepted_left: int = 0
-    history: Sequence[HistoryLine] = ()
+    history: Sequence[Event] = ()
     made: str = field(default_factory=lambda: made_now())
 
 
@@ -296,7 +200,7 @@ def write(page: Page | Mapping[str, object], path: str | Path | Stream, template
     names = ("page.css", "page.js", template_name)
     style, script, template = (package.joinpath(name).read_text("utf-8") for name in names)
     environment = Environment(autoescape=True, undefined=StrictUndefined)
-    environment.filters.update(shown=shown, money=money, count=counted, rows=row_count)
+    environment.filters.update(shown=shown, money=money, count=counted, rows=row_count, when=local_time)
     html = environment.from_string(template).stream(
         page=page,
         # The two files are the program's own, so they go into the page as is.

@@ -9,7 +9,7 @@ as there are such payments are paired; otherwise nothing says which one came bac
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
@@ -128,7 +128,8 @@ class Matcher:
         self, by: Key, matches: Sequence[Match], environment: Environment, since: date
     ) -> dict[int, tuple[Match, list[FoundPayment]]]:
         """Return the payments that a key finds, by the match (its id); without those that went to other accounts."""
-        values = [one.account if by == "account" else _value(one.line, by) for one in matches]
+        # An Individual ID is whichever of them the gateway has sent.
+        values = [one.account if by == "account" else getattr(one.line, by) or one.line.payment_id for one in matches]
         asked = list({value for value in values if value})
         payments = self._ledger.sent_rows(by, asked, environment, datetime.combine(since, time(), UTC)) if asked else {}
         found = {}
@@ -194,7 +195,12 @@ class Matcher:
             for one in left[1:]:
                 _repeat(one, free[0], {left[0].line.code})
             left = left[:1]
-        if len(left) != len(free) or any(_may_repeat(one, payments) for one in left):
+        # A line may be about a payment that came back already, though a little earlier or later.
+        known = {found for each in payments for found in _returns(each)}
+        may_repeat = any(
+            code == one.line.code and abs((one.day - day).days) <= _SAME_DAYS for one in left for code, day in known
+        )
+        if len(left) != len(free) or may_repeat:
             for one in left:
                 one.set(Verdict.LISTED, f"payments that it may be about: {len(free)}, lines of the file: {len(left)}")
                 one.perhaps = free
@@ -260,12 +266,6 @@ def _is_set_aside(one: Match, tomorrow: date) -> bool:
     return bool(why)
 
 
-def _value(line: ReturnLine, by: Key) -> str:
-    """Return what a line names its payment by; an Individual ID is whichever of them the gateway has sent."""
-    given: str = getattr(line, by)
-    return given or line.payment_id
-
-
 def _returns(payment: FoundPayment, days: Collection[date] | None = None) -> set[tuple[str, date]]:
     """Return code and day of each return of a payment; of one that is paid again and again those of some days."""
     every = days is None or not payment.is_recurring
@@ -282,12 +282,6 @@ def _repeat(one: Match, payment: FoundPayment, codes: Collection[str]) -> None:
             Verdict.LISTED, f"came back with {' '.join(sorted(codes))} already, if that is wrong: --withdraw", payment
         )
         one.perhaps = ()
-
-
-def _may_repeat(one: Match, payments: Iterable[FoundPayment]) -> bool:
-    """Whether a line may be about a payment that came back already, though a little earlier or later."""
-    known = {found for payment in payments for found in _returns(payment)}
-    return any(code == one.line.code and abs((one.day - day).days) <= _SAME_DAYS for code, day in known)
 
 
 def _note_change(one: Match) -> None:

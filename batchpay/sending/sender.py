@@ -274,7 +274,8 @@ class Sender:
 
     def _attempt(self, payment: PendingPayment) -> Outcome:
         """Wait for a slot, then make one exchange; what it proved goes to the ledger before anything else is done."""
-        if self._is_over() or not self._throttle.acquire() or self._is_over():
+        # Checked right before each attempt, since a row may have waited.
+        if self._stop.is_set() or not self._throttle.acquire() or self._stop.is_set():
             return Outcome(State.PENDING, "not begun", stop="stopped")
         if self._holds_back(payment):  # it may have waited for minutes, beyond midnight
             raise _HeldBack
@@ -317,10 +318,6 @@ class Sender:
             self._stop.ask(f"{spent}, past the time given by --until")
         say, self._say = self._say, lambda text: None
         say(spent)
-
-    def _is_over(self) -> bool:
-        """Return whether nothing more may be begun: checked right before each attempt, since a row may have waited."""
-        return self._stop.is_set()
 
     def _count_repeated(self, rows: int) -> None:
         with self._lock:

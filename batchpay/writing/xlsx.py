@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import Enum, IntEnum, auto
+from enum import Enum, auto
 from typing import BinaryIO, Self
 
 from batchpay.errors import WrongUse
@@ -27,28 +27,6 @@ _ZIP_DATE = (2026, 1, 1, 0, 0, 0)
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
 
 
-class Style(IntEnum):
-    """Positions of the cell formats in the workbook's list."""
-
-    DEFAULT = 0
-    TEXT = 1
-    WRONG = 2
-    HEAD = 3
-    AMOUNT = 4
-    INTEGER = 5
-    INSTANT = 6
-    WRAP = 7
-    GOOD = 8
-    BAD = 9
-    DOUBT = 10
-    WAITING = 11
-    INPUT = 12
-    TITLE = 13
-    LABEL = 14
-    SUM = 15
-    COUNT = 16
-
-
 _FONTS = (
     '<font><sz val="11"/><name val="Calibri"/></font>',
     '<font><b/><sz val="11"/><name val="Calibri"/></font>',
@@ -56,26 +34,31 @@ _FONTS = (
 )
 _FILLS = ("", "", "FFFFC7CE", "FFE7E9ED", "FFE2F0D9", "FFFFF2CC", "FFDDEBF7", "FFFFFBE6")
 """The first two are the format's own; then red, gray, green, amber, blue, and the yellow of a cell to fill in."""
-_FORMATS: dict[Style, tuple[int, int, int, str]] = {
-    Style.DEFAULT: (0, 0, 0, ""),
-    Style.TEXT: (49, 0, 0, ""),
-    Style.WRONG: (49, 0, 2, ""),
-    Style.HEAD: (49, 1, 3, '<alignment vertical="center" wrapText="1"/>'),
-    Style.AMOUNT: (4, 0, 0, '<alignment horizontal="right" indent="1"/>'),
-    Style.INTEGER: (1, 0, 0, '<alignment horizontal="right" indent="1"/>'),
-    Style.INSTANT: (164, 0, 0, '<alignment horizontal="left"/>'),
-    Style.WRAP: (49, 0, 0, '<alignment vertical="top" wrapText="1"/>'),
-    Style.GOOD: (49, 0, 4, ""),
-    Style.BAD: (49, 0, 2, ""),
-    Style.DOUBT: (49, 1, 5, ""),
-    Style.WAITING: (49, 0, 6, ""),
-    Style.INPUT: (49, 0, 7, ""),
-    Style.TITLE: (49, 2, 0, ""),
-    Style.LABEL: (49, 1, 0, ""),
-    Style.SUM: (4, 1, 0, ""),
-    Style.COUNT: (3, 0, 0, ""),
-}
-"""Number format, font and fill of each style, and how it is aligned. 4 is `#,##0.00`, 49 text, 3 `#,##0`."""
+
+
+class Style(Enum):
+    """The cell formats: number format (4 is `#,##0.00`, 49 text, 3 `#,##0`), font and fill, and how it is aligned."""
+
+    DEFAULT = (0, 0, 0, "")
+    TEXT = (49, 0, 0, "")
+    BAD = (49, 0, 2, "")
+    HEAD = (49, 1, 3, '<alignment vertical="center" wrapText="1"/>')
+    AMOUNT = (4, 0, 0, '<alignment horizontal="right" indent="1"/>')
+    INTEGER = (1, 0, 0, '<alignment horizontal="right" indent="1"/>')
+    INSTANT = (164, 0, 0, '<alignment horizontal="left"/>')
+    WRAP = (49, 0, 0, '<alignment vertical="top" wrapText="1"/>')
+    GOOD = (49, 0, 4, "")
+    DOUBT = (49, 1, 5, "")
+    WAITING = (49, 0, 6, "")
+    INPUT = (49, 0, 7, "")
+    TITLE = (49, 2, 0, "")
+    LABEL = (49, 1, 0, "")
+    SUM = (4, 1, 0, "")
+    COUNT = (3, 0, 0, "")
+
+
+_PLACES = {style: at for at, style in enumerate(Style)}
+"""Where each stands in the workbook's list."""
 
 
 def styles() -> str:
@@ -87,7 +70,7 @@ def styles() -> str:
     formats = "".join(
         f'<xf numFmtId="{number}" fontId="{font}" fillId="{fill}" borderId="0" xfId="0" applyNumberFormat="1"'
         f' applyFont="1" applyFill="1" applyAlignment="1">{aligned}</xf>'
-        for number, font, fill, aligned in (_FORMATS[style] for style in Style)
+        for number, font, fill, aligned in (style.value for style in Style)
     )
     return (
         f'<styleSheet xmlns="{MAIN}">'
@@ -95,7 +78,7 @@ def styles() -> str:
         f'<fonts count="{len(_FONTS)}">{"".join(_FONTS)}</fonts><fills count="{len(_FILLS)}">{fills}</fills>'
         '<borders count="1"><border><left/><right/><top/><bottom/><diagonal/></border></borders>'
         '<cellStyleXfs count="1"><xf numFmtId="0" fontId="0" fillId="0" borderId="0"/></cellStyleXfs>'
-        f'<cellXfs count="{len(_FORMATS)}">{formats}</cellXfs>'
+        f'<cellXfs count="{len(Style)}">{formats}</cellXfs>'
         '<cellStyles count="1"><cellStyle name="Normal" xfId="0" builtinId="0"/></cellStyles></styleSheet>'
     )
 
@@ -351,7 +334,7 @@ class Sheet:
         wrong = wrong or {}
         number, columns = self.rows + 1, self.columns
         written = [
-            _cell(at, number, cell, Style.WRONG)
+            _cell(at, number, cell, Style.BAD)
             if at in wrong
             else _typed(at, number, cell, columns[at].kind)
             if at < len(columns)
@@ -453,15 +436,14 @@ def _typed(at: int, row: int, cell: str | None, kind: Kind) -> str:
         return _cell(at, row, None, Style.INPUT if kind is Kind.INPUT else Style.TEXT)
     if kind is Kind.STATE:
         return _cell(at, row, cell, _STATES.get(cell, Style.TEXT))
-    if kind in _NUMBERS and _NUMBERS[kind].fullmatch(cell):
-        return f'<c r="{column_letters(at)}{row}" s="{_STYLES[kind].value}"><v>{cell}</v></c>'
-    if kind is Kind.INSTANT and (days := _days(cell)) is not None:
-        return f'<c r="{column_letters(at)}{row}" s="{_STYLES[kind].value}"><v>{days}</v></c>'
+    is_number = kind in _NUMBERS and _NUMBERS[kind].fullmatch(cell)
+    if (value := cell if is_number else _days(cell) if kind is Kind.INSTANT else None) is not None:
+        return f'<c r="{column_letters(at)}{row}" s="{_PLACES[_STYLES[kind]]}"><v>{value}</v></c>'
     return _cell(at, row, cell, _STYLES[kind] if kind in (Kind.WRAP, Kind.INPUT) else Style.TEXT)
 
 
 def _cell(at: int, row: int, cell: Cell, style: Style) -> str:
-    place = f'<c r="{column_letters(at)}{row}" s="{style.value}"'
+    place = f'<c r="{column_letters(at)}{row}" s="{_PLACES[style]}"'
     if cell is None:
         return f"{place}/>"
     if isinstance(cell, Formula):

@@ -223,7 +223,7 @@ DEFECTS = (
     ),
     Defect(
         "B8 a line of the other direction settles a row in doubt", "reconcile:0:7:0",
-        (("reconciliation/statement.py", "payment.direction = _direction(cells, further)",
+        (("reconciliation/statement.py", 'payment.direction = direction_in(" ".join(kinds))',
           "payment.direction = None"),),
     ),
     Defect(

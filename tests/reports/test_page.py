@@ -239,10 +239,10 @@ def test_time_is_cut_into_few_round_steps(span_s: int) -> None:
     seconds = {(begin, "accepted"): 1000, (begin + span_s, "declined"): 1}
     line = timeline_of(seconds, LABELS)
     assert line is not None
-    assert max(bar.x for bar in line.bars) < line.width <= BARS_MAX
+    assert max(x for x, *_ in line.bars) < line.width <= BARS_MAX
     assert line.most in (1000, 1001)
-    assert [key.kind for key in line.keys] == ["accepted", "declined"]
-    told = " ".join(bar.title for bar in line.bars)
+    assert [kind for kind, _ in line.keys] == ["accepted", "declined"]
+    told = " ".join(title for _, title, _ in line.bars)
     assert "1,000 accepted" in told
     assert "1 declined" in told
 
