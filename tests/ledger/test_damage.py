@@ -75,6 +75,28 @@ def restore(factory: LedgerFactory, whole: bytes, witness: bytes) -> None:
 
 
 @FILE
+def test_a_connection_that_is_read_from_again_hides_nothing(used: LedgerFactory) -> None:
+    """It keeps pages, and its file may be another by now: a check reads the disk, and who reads finds the new file."""
+    ledger = used.open()
+    names = [ledger.find(None).batch, register(ledger, columns(ledger, range(11, 13)), content=b"second")]
+    assert sorted(one.batch for one in ledger.batches()) == sorted(names)
+    used.close()
+    whole, copy = used.path.read_bytes(), used.path.with_suffix(".copy")
+    ledger = used.open()
+    assert ledger.check() == []
+    copy.write_bytes(whole[:4096] + bytes(len(whole) - 4096))
+    with used.path.open("r+b") as file:
+        file.write(copy.read_bytes())
+    assert ledger.check() != []
+    with used.path.open("r+b") as file:
+        file.write(whole)
+    assert ledger.check() == []
+    copy.replace(used.path)
+    with pytest.raises(LedgerDamaged):
+        ledger.batches()
+
+
+@FILE
 def test_no_flipped_byte_makes_anything_else_be_sent_or_told(used: LedgerFactory) -> None:
     """Wherever a byte of the file is flipped: the ledger is refused, or it sends and tells exactly the truth."""
     whole, witness = used.path.read_bytes(), used.witness.read_bytes()

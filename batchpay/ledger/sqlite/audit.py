@@ -47,7 +47,7 @@ def check(store: SqliteStore) -> list[str]:
     """Check the whole ledger by itself; return one line for each thing that is wrong."""
     problems: list[str] = []
     try:
-        with store.reading() as connection:
+        with store.reading(from_disk=True) as connection:
             connection.execute(sql.KEEP_MUCH)
             problems += _check_structure(connection)
             replayed = Replay()

@@ -158,6 +158,8 @@ class SqliteStore:
         self.head: bytes | None = None
         """Code of the latest event, if this process wrote it."""
         self._connection: sqlite3.Connection | None = None
+        self._readers: list[sqlite3.Connection] = []
+        """Connections that nobody reads from now; none where this ledger only reads, and so keeps no file open."""
         self._file: tuple[int, int] | None = None
         self._lock: FileLock | None = None
         if not read_only:
@@ -302,6 +304,7 @@ class SqliteStore:
         """
         with self._alone() as connection:
             self._connection = None
+            self._close_readers()
             connection.close()
             try:
                 names = [f"{self.place.ledger}{ending}" for ending in ("", "-wal", "-shm")]
@@ -325,18 +328,37 @@ class SqliteStore:
         return OwnClock.compare(self.clock_mark).ahead_ms
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """Read in one consistent view, without waiting for writers."""
-        connection = self.connect_reader()
+    def reading(self, *, from_disk: bool = False) -> Iterator[sqlite3.Connection]:
+        """Read in one consistent view, without waiting for writers; leaves no statement that is not read to its end.
+
+        `from_disk` takes nothing from what was read before.
+        """
+        self.check_process()
+        is_kept = not from_disk and self._connection is not None and _file_at(self.place.ledger) == self._file
+        connection, is_whole = self._idle_reader() if is_kept else self.connect_reader(), False
         try:
             with translated(self.place.ledger):
                 connection.execute("BEGIN")
                 yield connection
+                connection.execute("ROLLBACK")
+                is_whole = True
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             # A record's contents do not fit what is ever written to it.
             raise LedgerDamaged(f"the ledger {self.place.ledger} contains what batchpay did not write") from None
         finally:
-            connection.close()
+            if is_whole and is_kept and self._connection is not None:
+                self._readers.append(connection)
+            else:
+                connection.close()
+
+    def _idle_reader(self) -> sqlite3.Connection:
+        with suppress(IndexError):
+            return self._readers.pop()
+        return self.connect_reader()
+
+    def _close_readers(self) -> None:
+        while self._readers:
+            self._readers.pop().close()
 
     def stream(
         self, connection: sqlite3.Connection, statement: str, parameters: Parameters = ()
@@ -355,6 +377,7 @@ class SqliteStore:
                 with suppress(LedgerNotUsable):
                     self._lock.acquire(self.wait_s)
                     locked = True
+                self._close_readers()
                 connection.close()
             except sqlite3.Error as error:
                 raise translate(error, self.place.ledger) from None
