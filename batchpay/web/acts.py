@@ -11,14 +11,17 @@ import dataclasses
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from batchpay.errors import FileRefused, LedgerDamaged
+from batchpay.ledger.contract import Ledger
 from batchpay.settings import Settings
 from batchpay.text import money
 from batchpay.web.people import Person
 from batchpay.web.spool import Row
 
 MAY_NOT, NOT_NOW = 403, 409
+_RELEASE = "web {} release by {}"
 Columns = Row | Mapping[str, Any]
 """A file's row of web.db: values by column name."""
 
@@ -106,6 +109,26 @@ def over_limit(person: Person, cents: int, of: str = "") -> Refusal | None:
         f"{money(cents)}{of} is above your limit of {money(person.limit_cents)}; someone with a higher one must do it.",
         MAY_NOT,
     )
+
+
+class Release(NamedTuple):
+    """Held rows that a person named and signed for, with the note of whom they called."""
+
+    rows: list[int]
+    cents: int
+    reason: str
+
+    def signed(self, ledger: Ledger, file_id: str, who: str) -> str:
+        """Return it as web.db keeps it: sealed, so that only who proved who they are on the page can have released."""
+        return ledger.seal(json.dumps(self).encode(), _RELEASE.format(file_id, who)).hex()
+
+
+def release_signed(ledger: Ledger, file_id: str, who: str, signed: str) -> Release:
+    """Read a release that this person signed for a file; raises FileRefused if web.db was changed."""
+    try:
+        return Release(*json.loads(ledger.unseal(bytes.fromhex(signed), _RELEASE.format(file_id, who))))
+    except (ValueError, LedgerDamaged):
+        raise FileRefused(f"the release by {who} was changed in web.db") from None
 
 
 def page_settings(settings: Settings) -> Settings:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -19,7 +20,7 @@ from batchpay.approval.plan import Plan, PlanText
 from batchpay.errors import FileRefused, WaitingForPerson, WrongUse
 from batchpay.operations.notify import Notice, notify_plan
 from batchpay.payment import Direction
-from batchpay.web.acts import NOT_NOW, Refusal, over_limit, page_settings, refused
+from batchpay.web.acts import NOT_NOW, Refusal, over_limit, page_settings, refused, release_signed
 from batchpay.web.checked import page_context
 from batchpay.web.files import SENT, facts_of, file_or_404, in_sight, people_by_name
 from batchpay.web.payments import table_of
@@ -76,19 +77,30 @@ def _may_not(here: Site, person: Person, file: Row) -> Refusal | None:
 
 
 def _over_own_limit(here: Site, person: Person, file: Row, plan: Plan) -> Refusal | None:
-    """Refuse a batch above a person's limit, or that takes what they approved in 24 hours above it in a direction."""
+    """Refuse a batch above a person's limit, or that takes what they signed in 24 hours above it in a direction."""
     problem = over_limit(person, plan.batch_cents)
-    if problem is not None or person.limit_cents is None:
-        return problem
-    sums = {side: plan.totals(side).cents for side in Direction}
-    approved = here.store.all(
-        "SELECT DISTINCT file.id, name, plan, file.seal FROM decision JOIN file ON file.id = decision.file"
-        " WHERE who = ? AND what = 'approved' AND at >= ? AND decision.seal = file.seal AND file.id != ?"
-        " AND state NOT IN ('checking', 'checked', 'refused', 'replaced')",
-        person.name, here.clock() - _DAY_S, file["id"],
+    return problem or over_day(here, person, {side: plan.totals(side).cents for side in Direction}, file["id"])
+
+
+def over_day(here: Site, person: Person, sums: Mapping[Direction, int], asked: str = "") -> Refusal | None:
+    """Refuse what takes a person's 24 hours above their limit in a direction; the file `asked` is in the sums already.
+
+    The direction of what they released by name is not known here: it counts in both.
+    """
+    if person.limit_cents is None:
+        return None
+    signed = here.store.all(
+        "SELECT DISTINCT file.id, name, plan, what, decision.seal FROM decision JOIN file ON file.id = decision.file"
+        " WHERE who = ? AND at >= ? AND (what = 'released' OR what = 'approved' AND decision.seal = file.seal"
+        " AND file.id != ? AND state NOT IN ('checking', 'checked', 'refused', 'replaced'))",
+        person.name, here.clock() - _DAY_S, asked,
     )  # fmt: skip
-    for one in approved:
-        try:  # whoever writes web.db must not lower the sum: the plan carries a keyed code of this person's approval
+    for one in signed:
+        try:  # whoever writes web.db must not lower the sum: both carry a keyed code
+            if one["what"] == "released":
+                cents = release_signed(here.ledger(), one["id"], person.name, one["seal"]).cents
+                sums = {side: before + cents for side, before in sums.items()}
+                continue
             earlier = Plan.parse(PlanText(one["name"], one["plan"] or ""), here.ledger())
             if (person.name, one["seal"]) not in {(given.who.name, given.seal) for given in earlier.approvals}:
                 raise FileRefused(f"{one['name']} has the plan of another approval")

@@ -5,7 +5,6 @@ The child makes a plan of these rows alone, which this signature approves, and s
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from contextlib import closing, suppress
 from typing import Any, NamedTuple
@@ -15,9 +14,11 @@ from flask.typing import ResponseReturnValue
 
 from batchpay.approval.approvals import is_note
 from batchpay.ledger.columns import RELEASED_BY_NAME
+from batchpay.payment import Direction
 from batchpay.text import counted, money, place_of, place_word
 from batchpay.web import spool
-from batchpay.web.acts import NOT_NOW, Refusal, over_limit, refused
+from batchpay.web.acts import NOT_NOW, Refusal, Release, refused
+from batchpay.web.approval import over_day
 from batchpay.web.checked import page_context
 from batchpay.web.files import facts_of, file_or_404, left_of
 from batchpay.web.grid import Grid
@@ -109,6 +110,7 @@ def release(file_id: str) -> ResponseReturnValue:
     named = set(request.form.getlist("row"))
     rows = [one for one in held if str(one.row) in named]
     cents = sum(one.cents for one in rows)
+    both = dict.fromkeys(Direction, cents)  # which of them pay and which collect is not known here
     if request.form.get("seen") != _seen(held):
         problem = Refusal(
             "Other rows are held now than your page showed. Nothing was done; look at them again.", NOT_NOW
@@ -118,18 +120,21 @@ def release(file_id: str) -> ResponseReturnValue:
     elif not is_note(reason):
         problem = Refusal("Say who was called, and by which number that you already had. Nothing was done.", 400)
     else:
-        problem = over_limit(person, cents)
+        problem = over_day(here, person, both)
     if problem is None and (wrong := prove_again()) is not None:
         problem = Refusal(wrong, 401)
     if problem is not None:
         return _page(file, problem)
-    asked = {"rows": [one.row for one in rows], "cents": cents, "reason": reason}
-    options = json.dumps(json.loads(file["options"]) | {RELEASE: asked})
+    asked = Release([one.row for one in rows], cents, reason)
     with here.store.write() as db:
-        if not here.store.move(
-            db, file_id, file["state"], "approved", options=options, told=None, stop_by=None, ended_at=None
+        if over_day(here, person, both) is not None or not here.store.move(
+            db, file_id, file["state"], "approved", told=None, stop_by=None, ended_at=None
         ):
             abort(NOT_NOW)
+        db.execute(
+            "INSERT INTO decision (file, who, what, at, seal) VALUES (?, ?, 'released', ?, ?)",
+            (file_id, person.name, here.clock(), asked.signed(here.ledger(), file_id, person.name)),
+        )
         here.jobs.want(db, file_id, RELEASE, person.name)
         said = f"released {', '.join(one.place for one in rows)}: {counted(len(rows), 'held payment')}, {money(cents)}"
         here.store.note(db, person.name, file_id, said, person.proof)

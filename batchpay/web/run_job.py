@@ -21,7 +21,7 @@ from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Totals
 from batchpay.sending.limits import StopRequest
 from batchpay.settings import Settings
-from batchpay.web.acts import makers, page_settings
+from batchpay.web.acts import makers, page_settings, release_signed
 from batchpay.web.task import ProgressWriter, Task, options_of, request_of
 from batchpay.web.words import unknown_batch
 from batchpay.workflows.approve import add_approval
@@ -110,29 +110,36 @@ def _release(task: Task, settings: Settings) -> tuple[PlanText, Decisions]:
     It is kept before it is used, so that a child that is started again continues it. Raises FileRefused if other money
     would go than the person saw, and WaitingForPerson if their signature is not enough.
     """
-    asked = options_of(task.file)["release"]
-    decisions = Decisions(release=True, reason=asked["reason"], rows=frozenset(asked["rows"]))
-    if "plan" not in asked:
+    who = task.job["made_by"]
+    kept = task.store.one(
+        "SELECT seal FROM decision WHERE file = ? AND what = 'released' AND who = ? ORDER BY at DESC",
+        task.file["id"], who,
+    )  # fmt: skip
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        asked = release_signed(ledger, task.file["id"], who, kept["seal"] if kept else "")
+    decisions = Decisions(release=True, reason=asked.reason, rows=frozenset(asked.rows))
+    text = options_of(task.file).get("release")
+    if text is None:
         maker = task.actor(task.file["uploaded_by"])
         with task.upload() as path:
             request = request_of(task.file, path, settings)
             plan = dry_run(request, settings, maker, decisions, requests_max=0, results=None, with_plan=True).plan
         assert plan is not None, "it was asked for"
-        if plan.totals("total") - plan.totals("held_back") != Totals(len(asked["rows"]), asked["cents"]):
+        if plan.totals("total") - plan.totals("held_back") != Totals(len(asked.rows), asked.cents):
             raise FileRefused("other payments would be sent than the page showed. Nothing was released")
         with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
-            kept = PlanText(task.file["name"], plan.text())
-            view = add_approval(kept, plan.seal, ledger, settings, task.actor())
+            unsigned = PlanText(task.file["name"], plan.text())
+            view = add_approval(unsigned, plan.seal, ledger, settings, task.actor())
         if len(view.counted) < view.needed:
             raise WaitingForPerson(
                 f"this needs approval by {view.needed} people, who release it on the command line. Nothing was released"
             )
-        asked["plan"] = view.plan.text()
+        text = view.plan.text()
         with task.store.write() as db:
-            options = json.dumps(options_of(task.file) | {"release": asked})
+            options = json.dumps(options_of(task.file) | {"release": text})
             db.execute("UPDATE file SET options = ? WHERE id = ?", (options, task.file["id"]))
-            task.store.note(db, task.job["made_by"], task.file["id"], f"said of the release: {asked['reason']}")
-    return PlanText(task.file["name"], asked["plan"]), decisions
+            task.store.note(db, who, task.file["id"], f"said of the release: {asked.reason}")
+    return PlanText(task.file["name"], text), decisions
 
 
 def _is_begun(task: Task) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.web.house import House
+from tests.web.house import House, words_of
 
 GRACE = {"paymentId": "P-1", "invoiceNumber": "A-1", "amount": "10.00", "achNameOnCheck": "Grace Quigley"}
 OTHER = {"paymentId": "P-2", "invoiceNumber": "A-2", "amount": "20.00", "achNameOnCheck": "Ada Byron"}
@@ -90,3 +90,41 @@ def test_a_child_that_is_started_again_continues_a_release(
     assert len(house.events("released")) == 1 and house.arrived.total() == 2
     house.work()
     assert len(house.events("released")) == 1 and house.arrived["A-3"] == 1
+
+
+def test_a_release_counts_in_the_day_of_a_limit(house: House) -> None:
+    """Somebody who may approve 35.00 a day approved 10.00 and released 30.00: only each by itself was compared."""
+    house.policy(hold=["achAccountNumber.changed_account"])
+    house.sent(GRACE)
+    house.add("tara", "Tara Moss", "approve", limit_cents=35_00)
+    held = house.sent(OTHER, CHANGED, partial="yes")
+    small = GRACE | {"paymentId": "P-4", "invoiceNumber": "A-4"}
+    house.approve(house.ask(small), by="tara")
+    said = "40.00 of credits with what you approved in the last 24 hours is above your limit of 35.00"
+    assert said in release(house, held, "tara", 403)
+    with house.store.write() as db:
+        db.execute("UPDATE decision SET at = at - 86401")
+    release(house, held, "tara")
+    more = house.ask(small | {"paymentId": "P-5", "invoiceNumber": "A-5"})
+    assert said in words_of(house.approve(more, by="tara", code=403))
+
+
+@pytest.mark.parametrize("edit", ["seal", "who", "file"])
+def test_only_who_proved_it_on_the_page_has_released(house: House, held: str, edit: str) -> None:
+    """The rows stood in web.db in clear: whoever could write it released a payment in an approver's name."""
+    house.add("tara", "Tara Moss", "approve", limit_cents=1_000_00)
+    more = house.ask(GRACE | {"paymentId": "P-4", "invoiceNumber": "A-4"})
+    release(house, held)
+    with house.store.write() as db:
+        if edit == "seal":
+            db.execute("UPDATE decision SET seal = upper(replace(seal, 'a', 'b')) WHERE what = 'released'")
+        elif edit == "who":
+            db.execute("UPDATE decision SET who = 'tara' WHERE what = 'released'")
+            db.execute("UPDATE job SET made_by = 'tara' WHERE kind = 'release'")
+        else:
+            db.execute("UPDATE decision SET file = ?, who = 'tara' WHERE what = 'released'", (more,))
+    house.work()
+    assert house.arrived == {"A-1": 1, "A-2": 1} and house.events("released") == []
+    assert "was changed in web.db" in house.page("daniel", f"/files/{held}/run")
+    if edit != "seal":
+        assert "the release by tara was changed" in house.page("tara", f"/files/{more}/approve")
