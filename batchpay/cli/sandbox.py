@@ -10,7 +10,6 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, Whole, option
 from batchpay.cli.paths import outputs_of
-from batchpay.errors import WrongUse
 
 _option = partial(option, own="SANDBOX_")
 
@@ -83,21 +82,12 @@ def sandbox(context: Context, /, **options: Any) -> None:
 def _serve(context: Context, options: dict[str, Any]) -> None:
     from pathlib import Path
 
-    from batchpay.sandbox.options import Options
+    from batchpay.sandbox.options import Options, parse_limit
     from batchpay.sandbox.server import serve
-    from batchpay.sandbox.store import NotASandbox
 
     if options["limit"] is not None:
-        from batchpay.sandbox.options import BadLimit, parse_limit
-
-        try:
-            options["limit"], options["limit_kind"] = parse_limit(options["limit"])
-        except BadLimit as error:
-            raise WrongUse(str(error)) from None
+        options["limit"], options["limit_kind"] = parse_limit(options["limit"])
     for name in ("db", "faults", "returns"):
         options[name] = Path(options[name]) if options[name] else None
     options["latency_ms"] = options.pop("latency")
-    try:
-        serve(Options(**options), ready=lambda url: output.tell(context, {"origin": url}, f"sandbox ready at {url}"))
-    except NotASandbox as error:
-        raise WrongUse(str(error)) from None
+    serve(Options(**options), ready=lambda url: output.tell(context, {"origin": url}, f"sandbox ready at {url}"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
@@ -147,18 +148,15 @@ class AccountsClient:
         outcome = self._outcome(exchange, self._secrets)
         if outcome.state is not State.DECLINED or self._is_refused_in_words(exchange):
             self._raise_for(outcome)
-        if outcome.state is State.ACCEPTED:
-            try:
-                return take(_message(exchange, self._secrets))
-            except (KeyError, TypeError, ValueError):
-                pass
+        with suppress(KeyError, TypeError, ValueError):
+            return take(_message(exchange, outcome, self._secrets))
         if exchange.http_status is None:
             raise GatewayUnreachable(outcome.reason)
         raise RunStopped(f"{self.origin} gave an answer that is not recognized ({outcome.reason})")
 
     def _change(self, path: str, node: Mapping[str, int | str], take: Callable[[Any], Value], look: str) -> Value:
         """POST, repeated only if no byte left; without attributes it has no body."""
-        body = _body(node) if node else b""
+        body = json.dumps({"gateway": dict(node)}, ensure_ascii=False, separators=(",", ":")).encode() if node else b""
         secrets = Secrets(
             others=[*self._secrets.others, *(str(node[name]) for name in ACCOUNT_SECRETS if name in node)]
         )
@@ -169,11 +167,8 @@ class AccountsClient:
         exchange = self._repeat(unsent, lambda: self._channel.exchange("POST", f"/demoapi/{path}", body))
         outcome = self._outcome(exchange, secrets)
         self._raise_for(outcome)
-        if outcome.state is State.ACCEPTED:
-            try:
-                return take(_message(exchange, secrets))
-            except (KeyError, TypeError, ValueError):
-                pass
+        with suppress(KeyError, TypeError, ValueError):
+            return take(_message(exchange, outcome, secrets))
         raise AccountInDoubt(f"in doubt ({outcome.reason}): {look}")
 
     def _repeat(self, again: Callable[[Exchange], bool], attempt: Callable[[], Exchange]) -> Exchange:
@@ -182,7 +177,7 @@ class AccountsClient:
             retry=tenacity.retry_if_result(again),
             stop=tenacity.stop_after_attempt(ATTEMPTS_MAX),
             wait=self._wait,
-            retry_error_callback=_last,
+            retry_error_callback=lambda state: state.outcome and state.outcome.result(),
         )
         exchange: Exchange = retrying(attempt)
         return exchange
@@ -217,17 +212,10 @@ class AccountsClient:
             raise RunStopped(f"{self.origin} is busy (HTTP {status}), nothing was changed; try again later")
 
 
-def _last(state: tenacity.RetryCallState) -> Any:
-    assert state.outcome is not None
-    return state.outcome.result()
-
-
-def _body(node: Mapping[str, int | str]) -> bytes:
-    return json.dumps({"gateway": dict(node)}, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _message(exchange: Exchange, secrets: Secrets) -> Any:
-    """Return the content of the success envelope; raises KeyError, TypeError or ValueError for any other shape."""
+def _message(exchange: Exchange, outcome: Outcome, secrets: Secrets) -> Any:
+    """Return the content of the success envelope; raises KeyError, TypeError or ValueError for any other answer."""
+    if outcome.state is not State.ACCEPTED:
+        raise ValueError
     return _defused(parse_object(exchange.body)["successMessage"]["message"], secrets)
 
 
@@ -292,11 +280,8 @@ class Preflight:
 
     def check_connection(self) -> None:
         """Raise CredentialsRefused or GatewayUnreachable unless the gateway answers and accepts our credentials."""
-        client = PaymentsClient(self._settings, self._credentials)
-        try:
+        with closing(PaymentsClient(self._settings, self._credentials)) as client:
             report = client.test_connection()
-        finally:
-            client.close()
         if not report.ok:
             error = CredentialsRefused if report.http_status in (401, 403) else GatewayUnreachable
             raise error(report.problem or "the gateway did not answer as expected")
@@ -304,13 +289,10 @@ class Preflight:
     def refused(self, gateway_ids: Iterable[str]) -> dict[str, str]:
         """Return the ids that no payment can go through, with the code of what is wrong; raises RunStopped."""
         wanted = list(dict.fromkeys(gateway_ids))
-        client = AccountsClient(self._settings, self._credentials)
-        try:
+        with closing(AccountsClient(self._settings, self._credentials)) as client:
             for gateway_id in wanted:
                 if gateway_id not in self._codes:
                     self._codes[gateway_id] = _code(client, gateway_id)
-        finally:
-            client.close()
         codes = {gateway_id: self._codes[gateway_id] for gateway_id in wanted}
         return {gateway_id: code for gateway_id, code in codes.items() if code is not None}
 

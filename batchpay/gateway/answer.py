@@ -56,7 +56,8 @@ def masked(text: str, secrets: Secrets) -> str:
     bare = _bare(text)
     for secret in (secrets.account, *secrets.others):
         if len(secret) > _VISIBLE_CHARACTERS and _bare(secret) in bare:
-            text = _without(secret, text)
+            pattern = rf"(?:{_BETWEEN.pattern})?".join(map(re.escape, _bare(secret)))
+            text = re.sub(pattern, MASK + secret[-_VISIBLE_CHARACTERS:], text, flags=re.IGNORECASE)
             bare = _bare(text)
     return text
 
@@ -82,12 +83,6 @@ def _without_digits_of(account: str, text: str) -> str:
 
 def _bare(text: str) -> str:
     return (text if text.isalnum() else _BETWEEN.sub("", text)).casefold()
-
-
-def _without(secret: str, text: str) -> str:
-    """Mask a whole secret, even if there are separators between its characters."""
-    pattern = rf"(?:{_BETWEEN.pattern})?".join(map(re.escape, _bare(secret)))
-    return re.sub(pattern, MASK + secret[-_VISIBLE_CHARACTERS:], text, flags=re.IGNORECASE)
 
 
 DEPTH_MAX = 32
@@ -165,6 +160,7 @@ Sent = Callable[[str], str | None]
 NODES_MAX = 256
 _PHRASE_CHARACTERS_MAX = 64
 _ASIDE = ("billing", "shipping", "avs", "cvv", "cvc", "account", "customer", "merchant", "batch")
+"""A member whose name begins so speaks of something other than the payment."""
 _ECHOED = frozenset({"ach", "recurring", "request", "echo"})
 _NAMED = frozenset({"payment", "payments", "transaction", "transactions", "result", "results"})
 GOOD = frozenset({"approved", "accepted", "completed", "complete", "ok", "paid", "success", "successful", "true"})
@@ -189,17 +185,12 @@ class Node(NamedTuple):
     """The index of the object around it; -1 for the answer itself."""
 
 
-def is_aside(name: str) -> bool:
-    """Whether a member of this name speaks of something other than the payment."""
-    return name.casefold().startswith(_ASIDE)
-
-
 def nodes_of(answer: Mapping[str, Any]) -> list[Node]:
     """List the objects of an answer that may speak of the payment, the outer ones first, up to a bound."""
     found = [Node(answer, "", -1)]
     for at, node in enumerate(found):
         for name, part in node.members.items():
-            if isinstance(part, (dict, list)) and not is_aside(name):
+            if isinstance(part, (dict, list)) and not name.casefold().startswith(_ASIDE):
                 for one in part if isinstance(part, list) else (part,):
                     if isinstance(one, dict) and len(found) < NODES_MAX:
                         found.append(Node(one, name, at))
@@ -313,38 +304,17 @@ def _amount_differs(echo: str, own: str) -> bool:
         return False
 
 
-def _direction_differs(echo: str, own: str) -> bool:
-    return echo in ("debit", "credit") and own in ("debit", "credit") and echo != own
-
-
-def _currency_differs(echo: str, own: str) -> bool:
-    return _CURRENCY.fullmatch(echo) is not None and echo != (own or _DEFAULT_CURRENCY)
-
-
-def _invoice_differs(echo: str, own: str) -> bool:
-    return bool(own) and echo != own
-
-
 _DIFFERS: Mapping[str, Callable[[str, str], bool]] = {
-    "invoiceNumber": _invoice_differs,
+    "invoiceNumber": lambda echo, own: bool(own) and echo != own,
     "amount": _amount_differs,
-    "transactionType": _direction_differs,
-    "currencyCode": _currency_differs,
+    "transactionType": lambda echo, own: {echo, own} == {"debit", "credit"},
+    "currencyCode": lambda echo, own: _CURRENCY.fullmatch(echo) is not None and echo != (own or _DEFAULT_CURRENCY),
 }
 
 
-_NAMES = frozenset(
-    (
-        "retry-after",
-        "ratelimit",
-        "ratelimit-policy",
-        "ratelimit-limit",
-        "ratelimit-remaining",
-        "ratelimit-reset",
-        "x-ratelimit-limit",
-        "x-ratelimit-remaining",
-        "x-ratelimit-reset",
-    )
+_IN_WORDS = ("limit", "remaining", "reset")
+_NAMES = frozenset({"retry-after", "ratelimit", "ratelimit-policy"}).union(
+    f"{prefix}ratelimit-{word}" for prefix in ("", "x-") for word in _IN_WORDS
 )
 _SECONDS = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,9})?", re.ASCII)
 _PARAMETER = re.compile(r"(?:^|[;,\s])\s*([A-Za-z]+)\s*=\s*([0-9]{1,12})(?![0-9.])", re.ASCII)
@@ -366,13 +336,14 @@ def read_pace(http_status: int, headers: Mapping[str, str]) -> Pace | None:
     retry_after = _retry_after_s(given.get("retry-after", ""), now)
     policy = _parameters(given.get("ratelimit-policy", ""))
     current = _parameters(given.get("ratelimit", ""))
-    limit = policy.get("q") or current.get("limit") or _number(given, "ratelimit-limit", "x-ratelimit-limit")
-    reset = _first(current.get("t"), current.get("reset"), _number(given, "ratelimit-reset", "x-ratelimit-reset"))
+    limit_alone, remaining_alone, reset_alone = (
+        _first(*(_leading(given.get(f"{prefix}ratelimit-{word}", "")) for prefix in ("", "x-"))) for word in _IN_WORDS
+    )
+    limit = policy.get("q") or current.get("limit") or limit_alone
+    reset = _first(current.get("t"), current.get("reset"), reset_alone)
     if reset is not None and reset >= _EPOCH_S_LEAST:
         reset = max(0.0, reset - now)
-    remaining = _first(
-        current.get("r"), current.get("remaining"), _number(given, "ratelimit-remaining", "x-ratelimit-remaining")
-    )
+    remaining = _first(current.get("r"), current.get("remaining"), remaining_alone)
     return Pace(
         retry_after_s=retry_after,
         limit=limit or None,
@@ -410,18 +381,14 @@ def _parameters(text: str) -> dict[str, float]:
     if ";" in text:
         text = text.split(",", 1)[0]
     found = {name.lower(): float(number) for name, number in _PARAMETER.findall(text[:200])}
-    leading = _LEADING_NUMBER.match(text)
-    if leading:
-        found["q"] = float(leading[1])
+    if (leading := _leading(text)) is not None:
+        found["q"] = leading
     return found
 
 
-def _number(given: Mapping[str, str], *names: str) -> float | None:
-    for name in names:
-        match = _LEADING_NUMBER.match(given.get(name, ""))
-        if match:
-            return float(match[1])
-    return None
+def _leading(text: str) -> float | None:
+    match = _LEADING_NUMBER.match(text)
+    return float(match[1]) if match else None
 
 
 def _first(*values: float | None) -> float | None:

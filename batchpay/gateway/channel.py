@@ -11,7 +11,7 @@ import requests
 from requests.structures import CaseInsensitiveDict
 
 from batchpay.errors import SettingsNotUsable
-from batchpay.gateway.connection import ExchangeFailed, problem_of
+from batchpay.gateway.connection import ExchangeFailed
 from batchpay.gateway.origin import Origin
 from batchpay.gateway.transport import BeforeFirstByte, GatewaySession, ProvenRequest, SendProof, Transport
 from batchpay.gateway.wire import header_block
@@ -79,26 +79,20 @@ class Channel:
         proof = SendProof() if before_first_byte is None else SendProof(before_first_byte)
         request = self._request(method, path).copy_for(body, proof)
         started = time.monotonic()
+        response, failed = None, None
         try:
             response = self._session.send(request)
-        except ExchangeFailed as failed:
-            return Exchange(
-                http_status=None,
-                headers={},
-                body=b"",
-                bytes_sent=proof.bytes_sent,
-                elapsed_s=time.monotonic() - started,
-                tls_version=proof.tls_version,
-                problem=problem_of(failed),
-                certificate=failed.certificate,
-            )
+        except ExchangeFailed as error:
+            failed = error
         return Exchange(
-            http_status=response.status_code,
-            headers=response.headers,
-            body=response.content,
+            http_status=response.status_code if response is not None else None,
+            headers=response.headers if response is not None else {},
+            body=response.content if response is not None else b"",
             bytes_sent=proof.bytes_sent,
             elapsed_s=time.monotonic() - started,
             tls_version=proof.tls_version,
+            problem=failed.problem if failed else None,
+            certificate=failed is not None and failed.certificate,
         )
 
     def _prepare(self, method: str, path: str) -> ProvenRequest:

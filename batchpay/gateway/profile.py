@@ -74,7 +74,6 @@ _STOPS = {
     415: "the gateway refuses the content type (HTTP 415)",
 }
 _REDIRECTED = "the gateway redirects, which is not followed: is gateway.base_url correct?"
-_STOPPED_BY_PROFILE = "the gateway answered HTTP {status}, at which gateway.profile stops"
 
 _DEFAULT_HTTP: dict[str, str] = {
     "2xx": WORD,
@@ -275,7 +274,10 @@ class Profile:
         if meaning is None and http_status == 503 and self.resend_after_503 and pace is not None and pace.refused:
             meaning = Meaning(State.PENDING)
         meaning = meaning or _UNLISTED
-        stop = self._stop(http_status) if meaning.stop else None
+        stop = None
+        if meaning.stop:
+            known = _REDIRECTED if 300 <= http_status < 400 else _STOPS.get(http_status)
+            stop = known or f"the gateway answered HTTP {http_status}, at which gateway.profile stops"
         if meaning.state is not None:
             if word in self.accepted and http_status >= 400:
                 # The status says no and the body says yes: nothing is proved.
@@ -286,12 +288,6 @@ class Profile:
         if word in self.declined:
             return State.DECLINED, stop, reason
         return None, stop, reason
-
-    @staticmethod
-    def _stop(http_status: int) -> str:
-        if 300 <= http_status < 400:
-            return _REDIRECTED
-        return _STOPS.get(http_status) or _STOPPED_BY_PROFILE.format(status=http_status)
 
     def _word(self, value: dict[str, Any] | None) -> str | None:
         """Return the text in the deciding member; a boolean or whole number as JSON writes it."""
@@ -329,19 +325,14 @@ def _members(nodes: Sequence[Node]) -> Members:
     found: dict[str, list[Any]] = {}
     for node in nodes:
         for name, part in node.members.items():
-            if name in found:
-                found[name].append(part)
-            else:
-                found[name] = [part]
+            found.setdefault(name, []).append(part)
     return found
 
 
 def _holds(members: Members, names: Sequence[str]) -> bool:
     """Return whether one of the names has a value that is not null, false, zero, blank or empty."""
-    for name in names:
-        if name in members and any(value.strip() if isinstance(value, str) else value for value in members[name]):
-            return True
-    return False
+    values = [value for name in names if name in members for value in members[name]]
+    return any(value.strip() if isinstance(value, str) else value for value in values)
 
 
 def _find(members: Members, names: Sequence[str], read: Callable[[Any], str | None]) -> str | None:

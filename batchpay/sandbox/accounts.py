@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -28,65 +27,48 @@ _SECRETS = ("pin", "password")
 def account_api(sandbox: Sandbox) -> Blueprint:
     """Create the routes under /demoapi."""
     blueprint = Blueprint("accounts", __name__, url_prefix="/demoapi")
-    for method, path, operation, act in (
-        ("GET", "/gateways.json", "account_list", _list),
-        ("POST", "/gateway.json", "account_create", _create),
-        ("GET", "/gateway.json/<number>", "account_get", _get),
-        ("POST", "/gateway.json/<number>/update", "account_update", _update),
-        ("POST", "/gateway.json/<number>/delete", "account_delete", _delete),
-        ("POST", "/gateway.json/<number>/default", "account_default", _make_default),
+    for method, path, operation in (
+        ("GET", "/gateways.json", "account_list"),
+        ("POST", "/gateway.json", "account_create"),
+        ("GET", "/gateway.json/<number>", "account_get"),
+        ("POST", "/gateway.json/<number>/update", "account_update"),
+        ("POST", "/gateway.json/<number>/delete", "account_delete"),
+        ("POST", "/gateway.json/<number>/default", "account_default"),
     ):
-        view = partial(_view, sandbox, operation, act)
+        view = partial(_view, sandbox, operation)
         blueprint.add_url_rule(path, operation, view, methods=[method], provide_automatic_options=False)
     return blueprint
 
 
-Done = tuple[int, Any]
-"""The response_code and the message of a success."""
-
-
-def _view(
-    sandbox: Sandbox, operation: str, act: Callable[[Sandbox, SandboxExchange, str], Done], number: str = ""
-) -> Response:
+def _view(sandbox: Sandbox, operation: str, number: str = "") -> Response:
     def reply(exchange: SandboxExchange) -> Reply:
-        response_code, message = act(sandbox, exchange, number)
-        return Reply.of_json(200, success(response_code, message))
+        return Reply.of_json(200, success(*_done(sandbox, exchange, operation, number)))
 
     return sandbox.exchange(operation, HEADERS, request, reply)
 
 
-def _list(sandbox: Sandbox, _exchange: SandboxExchange, _number: str) -> Done:
-    deleted = request.args.get("deleted")
-    if deleted not in (None, "0", "1"):
-        raise Refused("fields", Problem("deleted", "must be 0 or 1"))
-    accounts = sandbox.store.accounts(None if deleted is None else deleted == "1")
-    return 404, {"gateways": [_shown(account) for account in accounts]}
-
-
-def _get(sandbox: Sandbox, _exchange: SandboxExchange, number: str) -> Done:
-    return 305, {"gateway": _shown(_found(sandbox, number))}
-
-
-def _create(sandbox: Sandbox, exchange: SandboxExchange, _number: str) -> Done:
-    number = sandbox.store.create_account(_submitted(sandbox, exchange, update=False))
-    return 400, {"gateway": {"gateway_id": number}}
-
-
-def _update(sandbox: Sandbox, exchange: SandboxExchange, number: str) -> Done:
-    account = _standing(sandbox, number)
-    sandbox.store.update_account(account.id, _submitted(sandbox, exchange, update=True))
-    return 401, "Updated"
-
-
-def _delete(sandbox: Sandbox, exchange: SandboxExchange, number: str) -> Done:
+def _done(sandbox: Sandbox, exchange: SandboxExchange, operation: str, number: str) -> tuple[int, Any]:
+    """Do what is asked for; return the response_code and the message of a success."""
+    store = sandbox.store
+    if operation == "account_list":
+        deleted = request.args.get("deleted")
+        if deleted not in (None, "0", "1"):
+            raise Refused("fields", Problem("deleted", "must be 0 or 1"))
+        accounts = store.accounts(None if deleted is None else deleted == "1")
+        return 404, {"gateways": [_shown(account) for account in accounts]}
+    if operation == "account_get":
+        return 305, {"gateway": _shown(_found(sandbox, number))}
+    if operation == "account_create":
+        return 400, {"gateway": {"gateway_id": store.create_account(_submitted(exchange, update=False))}}
+    if operation == "account_update":
+        account = _standing(sandbox, number)
+        store.update_account(account.id, _submitted(exchange, update=True))
+        return 401, "Updated"
     no_body(exchange)
-    sandbox.store.delete_account(_standing(sandbox, number).id)
-    return 402, "Deleted"
-
-
-def _make_default(sandbox: Sandbox, exchange: SandboxExchange, number: str) -> Done:
-    no_body(exchange)
-    sandbox.store.make_default(_standing(sandbox, number))
+    if operation == "account_delete":
+        store.delete_account(_standing(sandbox, number).id)
+        return 402, "Deleted"
+    store.make_default(_standing(sandbox, number))
     return 401, "Default Gateway Account Success"
 
 
@@ -105,7 +87,7 @@ def _standing(sandbox: Sandbox, number: str) -> Account:
     return account
 
 
-def _submitted(sandbox: Sandbox, exchange: SandboxExchange, *, update: bool) -> dict[str, Any]:
+def _submitted(exchange: SandboxExchange, *, update: bool) -> dict[str, Any]:
     """Check the submitted node and return its attributes, secrets masked."""
     body = exchange.json_object()
     problems = account_problems(body, update=update)

@@ -99,17 +99,9 @@ class Dialect:
     """`seconds`, `date` or `none`."""
     limit_headers: bool = False
 
-    def made_reply(self, made: Made, contradiction: Mapping[str, Any] | None = None) -> Reply:
-        """Report that a payment was made; a contradiction is what the same answer says beside it."""
-        return Reply.of_json(self.made_status, {**self.made(made), **(contradiction or {})})
-
     def declined_reply(self, code: str, text: str, status: int | None = None) -> Reply:
         """Report that a payment was declined."""
         return Reply.of_json(status or self.declined_status, self.declined(code, text))
-
-    def connected_reply(self) -> Reply:
-        """Report that the credentials are good."""
-        return Reply.of_json(200, self.connected())
 
     def refusal(
         self, kind: str, problems: Sequence[Problem], *, wait_s: float | None = None, retry_after: str | None = None

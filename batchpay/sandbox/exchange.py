@@ -123,7 +123,9 @@ class Sandbox:
                 busy = dialect.refusal("busy", [Problem("", "too many requests")], wait_s=wait_s)
                 return self._with_limit_headers(busy)
             self._check_credentials(exchange.request, headers)
-            self._check_query(exchange.request)
+            known = _QUERY_NAMES.get(exchange.request.path, frozenset())
+            if unknown := sorted(set(exchange.request.args) - known):
+                raise Refused("fields", Problem(unknown[0], "is not a parameter of this interface"))
             if exchange.request.mimetype != "application/json":  # the interface asks it of every request, a GET too
                 raise Refused("media_type", Problem("", "Content-Type must be application/json"))
             if len(exchange.body) > BODY_BYTES_MAX:
@@ -159,15 +161,10 @@ class Sandbox:
         if not all(hmac.compare_digest(a.encode(), b.encode()) for a, b in zip(given, wanted, strict=True)):
             raise Refused("credentials", Problem("", f"{headers[0]} or {headers[1]} is missing or wrong"))
 
-    def _check_query(self, request: Request) -> None:
-        unknown = sorted(set(request.args) - _QUERY_NAMES.get(request.path, frozenset()))
-        if unknown:
-            raise Refused("fields", Problem(unknown[0], "is not a parameter of this interface"))
-
     def _with_limit_headers(self, reply: Reply) -> Reply:
         if not self.dialect.limit_headers:
             return reply
-        return Reply(reply.status, reply.body, {**reply.headers, **self.limiter.headers()}, reply.content_type)
+        return replace(reply, headers={**reply.headers, **self.limiter.headers()})
 
 
 def _response(reply: Reply, fault: Fault | None, request: Request) -> Response:

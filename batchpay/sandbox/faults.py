@@ -33,15 +33,16 @@ class Ending:
     """Only the first time that the very same request arrives."""
 
 
-def _table(name: str) -> list[dict[str, str]]:
+def table(name: str) -> list[dict[str, str]]:
+    """Read the lines of a table of the sandbox."""
     return list(csv.DictReader(Path(__file__).with_name(name).read_text("utf-8").splitlines()))
 
 
-RETURN_CODES = {line["code"]: line["words"] for line in _table("return_codes.csv")}
+RETURN_CODES = {line["code"]: line["words"] for line in table("return_codes.csv")}
 """Codes that the sandbox declines and returns with, and of changes (C), nearly in Nacha's words."""
 ENDINGS = tuple(
     Ending(line["ending"], line["fault"], line["meaning"], line["code"] or None, once=line["once"] == "yes")
-    for line in _table("endings.csv")
+    for line in table("endings.csv")
 )
 """An ending of what comes back later has the number of its code, to which 50 is added, 80 for a change."""
 _BY_ENDING = {item.ending: item for item in ENDINGS}
@@ -57,7 +58,7 @@ def listing() -> str:
     return "\n".join(f"{item.ending}  {item.meaning}" for item in ENDINGS)
 
 
-_FAULTS = _table("faults.csv")
+_FAULTS = table("faults.csv")
 NAMES = {line["name"]: line["meaning"] for line in _FAULTS}
 AFTER = frozenset(line["name"] for line in _FAULTS if line["after"] == "yes")
 """Faults that come after the payment was made; the others replace it."""
@@ -113,11 +114,6 @@ class Fault:
     def after(self) -> bool:
         """Whether the request is processed anyway."""
         return self.name in AFTER
-
-
-def fault_of_ending(ending: Ending) -> Fault:
-    """Turn a test account suffix into its fault."""
-    return Fault(ending.fault, code=ending.code or "R01")
 
 
 @dataclass(slots=True)

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from batchpay.errors import WrongUse
+
 DEFAULT_API_ID = "sandbox"
 DEFAULT_API_KEY = "sandbox-key"
 DEFAULT_DIALECT = "envelope"
@@ -50,10 +52,6 @@ KINDS = {
     "even": "a bucket that saves up nothing: requests must keep their distance",
     "minute": "sixty times as many in each minute of the clock",
 }
-
-
-class BadLimit(ValueError):
-    """A limit that is written incorrectly; the text says how to write one."""
 
 
 class Limiter:
@@ -113,14 +111,14 @@ class Limiter:
 
 
 def parse_limit(text: str) -> tuple[float, str]:
-    """Read `50` or `50:bucket`; raises BadLimit."""
+    """Read `50` or `50:bucket`; raises WrongUse."""
     number, _, kind = text.partition(":")
     try:
         limit = float(number)
     except ValueError:
         limit = 0.0
     if not 0 < limit < 1e6 or (kind or "second") not in KINDS:
-        raise BadLimit(
+        raise WrongUse(
             f"--limit is a number of requests a second above 0, or that and a kind: 50:bucket;"
             f" kinds: {', '.join(KINDS)}"
         )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from flask import Blueprint, Response, request
 
 from batchpay.sandbox.checks import payment_problems
 from batchpay.sandbox.dialects import Problem, Reply
 from batchpay.sandbox.exchange import Refused, Sandbox, SandboxExchange, no_body
-from batchpay.sandbox.faults import CONTRADICTIONS, ending_of, fault_of_ending
+from batchpay.sandbox.faults import CONTRADICTIONS, Fault, ending_of
 
 
 def payment_api(sandbox: Sandbox) -> Blueprint:
@@ -23,7 +22,7 @@ def payment_api(sandbox: Sandbox) -> Blueprint:
     def connection() -> Response:
         def act(exchange: SandboxExchange) -> Reply:
             no_body(exchange)
-            return sandbox.dialect.connected_reply()
+            return Reply.of_json(200, sandbox.dialect.connected())
 
         return sandbox.exchange("connection", headers, request, act)
 
@@ -47,13 +46,16 @@ def _pay(sandbox: Sandbox, exchange: SandboxExchange) -> Reply:
     """Check a payment, do what its account asks for, and otherwise make it."""
     body = exchange.json_object()
     problems = payment_problems(body)
-    if not problems:
-        problems = _account_problems(sandbox, body)
     if problems:
         raise Refused("fields", *problems)
+    account = sandbox.store.account(body["gatewayId"])
+    if account is None or account.deleted:
+        raise Refused("fields", Problem("gatewayId", "no such gateway account"))
+    if account.kind != "ach":
+        raise Refused("fields", Problem("gatewayId", "is not an eCheck account"))
     ending = ending_of(str(body["ach"]["achAccountNumber"]))
     if ending and exchange.fault is None and not (ending.once and exchange.times > 1):
-        exchange.fault = fault_of_ending(ending)
+        exchange.fault = Fault(ending.fault, code=ending.code or "R01")
         if not exchange.fault.after:
             return sandbox.fault_reply(exchange.fault)
     exchange.made = sandbox.store.make_payment(body, body.get("recurring"))
@@ -62,13 +64,5 @@ def _pay(sandbox: Sandbox, exchange: SandboxExchange) -> Reply:
         sandbox.store.come_back(exchange.made, exchange.fault.code, body)
         sandbox.keep_returns()
     told = replace(exchange.made, number=1) if fault == "same_reference" else exchange.made
-    return sandbox.dialect.made_reply(told, CONTRADICTIONS.get(fault))
-
-
-def _account_problems(sandbox: Sandbox, body: dict[str, Any]) -> list[Problem]:
-    """Check that the gateway account exists, is not deleted, and is one for eChecks."""
-    number = body["gatewayId"]
-    account = sandbox.store.account(number) if isinstance(number, int) else None
-    if account is None or account.deleted:
-        return [Problem("gatewayId", "no such gateway account")]
-    return [] if account.kind == "ach" else [Problem("gatewayId", "is not an eCheck account")]
+    dialect = sandbox.dialect
+    return Reply.of_json(dialect.made_status, {**dialect.made(told), **CONTRADICTIONS.get(fault, {})})

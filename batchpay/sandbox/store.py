@@ -20,6 +20,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from batchpay.errors import WrongUse
 from batchpay.sandbox.dialects import Made
 
 _TABLES = """
@@ -78,10 +79,6 @@ class CameBack:
     body: Mapping[str, Any] = field(repr=False)
 
 
-class NotASandbox(Exception):
-    """The file can't be used; one that holds something else is left alone."""
-
-
 class SandboxStore:
     """All state of one sandbox; every method is one step that nothing interrupts."""
 
@@ -96,13 +93,13 @@ class SandboxStore:
                 self._database.close()
                 raise
         except sqlite3.Error as error:
-            raise NotASandbox(f"{path} can't be used as a sandbox's file: {error}") from None
+            raise WrongUse(f"{path} can't be used as a sandbox's file: {error}") from None
 
     def _open(self, path: Path | None) -> None:
-        """Refuse another program's database (raises NotASandbox), and make our own ready."""
+        """Refuse another program's database (raises WrongUse), and make our own ready."""
         tables = {name for (name,) in self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if tables and not {"arrival", "payment", "setting"} <= tables:
-            raise NotASandbox(f"{path} is another program's database; name another file with --db")
+            raise WrongUse(f"{path} is another program's database; name another file with --db")
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = NORMAL")
         with self._step():
@@ -313,12 +310,5 @@ def _attributes(attributes: Mapping[str, Any]) -> str:
 
 
 def _account(row: Mapping[str, Any]) -> Account:
-    return Account(
-        id=row["id"],
-        gateway_name=row["gateway_name"],
-        attributes=json.loads(row["attributes"]),
-        is_default=bool(row["is_default"]),
-        deleted=bool(row["deleted"]),
-        date_created=row["date_created"],
-        date_updated=row["date_updated"],
-    )
+    flags = {name: bool(row[name]) for name in ("is_default", "deleted")}
+    return Account(**{**row, **flags, "attributes": json.loads(row["attributes"])})

@@ -23,7 +23,7 @@ from batchpay.sandbox.dialects import DIALECTS
 from batchpay.sandbox.faults import ENDINGS, NAMES
 from batchpay.sandbox.options import Options
 from batchpay.sandbox.server import Server, create_app, running
-from batchpay.sandbox.store import NotASandbox, SandboxStore
+from batchpay.sandbox.store import SandboxStore
 from tests.support.output_schemas import require_schema
 from tests.support.sandbox_requests import account_request, control, pay, payment_body, recurring_body
 
@@ -168,7 +168,7 @@ def test_a_database_outlives_the_sandbox(tmp_path: Path) -> None:
 def test_a_database_on_a_full_disk_is_refused(tmp_path: Path) -> None:
     """One line: it was an internal error, since only opening the file and looking into it could fail."""
     (tmp_path / "sandbox.db").symlink_to("/dev/full")
-    with pytest.raises(NotASandbox, match=r"sandbox\.db can't be used as a sandbox's file"):
+    with pytest.raises(WrongUse, match=r"sandbox\.db can't be used as a sandbox's file"):
         SandboxStore(tmp_path / "sandbox.db")
 
 

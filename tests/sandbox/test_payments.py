@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import requests
 
+from batchpay.errors import WrongUse
 from batchpay.sandbox import checks
 from batchpay.sandbox.faults import ENDINGS
-from batchpay.sandbox.options import BadLimit, Limiter, Options, parse_limit
+from batchpay.sandbox.options import Limiter, Options, parse_limit
 from batchpay.sandbox.server import running
 from batchpay.schemas import tables
 from tests.support.sandbox_requests import (
@@ -243,6 +244,6 @@ def test_a_limit_that_is_written_wrongly_is_refused(text: str) -> None:
     if text == "5:":
         assert parse_limit(text) == (5.0, "second")
         return
-    with pytest.raises(BadLimit, match="bucket"):
+    with pytest.raises(WrongUse, match="bucket"):
         parse_limit(text)
     assert parse_limit("2.5:minute") == (2.5, "minute")
