@@ -13,6 +13,7 @@ Words are `of` one of our closed lists, or
 - account: stands in for an account number
 - truth: what programs in those languages write for TRUE and FALSE
 - null, remnant: what databases, programs and spreadsheets write for nothing, or for an error: exactly as they write it
+- field, code: what people call one of our columns, and what a rule's code says of it
 """
 
 from __future__ import annotations
@@ -68,6 +69,12 @@ def headers(of: str) -> Mapping[str, tuple[str, ...]]:
 def words(of: str) -> Mapping[str, str]:
     """Return what each word means, by the word as the table writes it."""
     return MappingProxyType({word: means for means, word in _table("words.csv").get(of, ())})
+
+
+@cache
+def called(of: str) -> Mapping[str, str]:
+    """Return what people call each of our names: one word, in place of several that mean it."""
+    return MappingProxyType(dict(_table("words.csv")[of]))
 
 
 @cache

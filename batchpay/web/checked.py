@@ -33,6 +33,7 @@ from batchpay.web.sign_in import current_person, needs
 from batchpay.web.site import download, given_words, refusal, site
 from batchpay.web.spool import MARKED, Row
 from batchpay.web.words import as_sentence, rejects_name
+from batchpay.web.words import rule as rule_said
 
 blueprint = Blueprint("checked", __name__)
 
@@ -75,15 +76,18 @@ def _other_versions(file: Row) -> list[Row]:
 def page_context(file: Row, facts: dict[str, Any] | None) -> dict[str, Any]:
     """Return what every page about one file shows."""
     here = site()
+    column_map = json.loads(file["map"] or "{}")
+    headings = column_map.get("tables", {}).get("columns", {}).items()
     newer = here.store.one("SELECT id FROM file WHERE before = ? AND state != 'receiving'", file["id"])
     return {
         "file": file,
         "facts": facts,
         "options": json.loads(file["options"]),
-        "map": json.loads(file["map"]) if file["map"] else None,
+        "map": column_map or None,
         "proposal": spool.unseal_json(here.ledger(), file["id"], "proposal", file["proposal"]),
         "difference": spool.unseal_json(here.ledger(), file["id"], "difference", file["difference"]),
         "encodings": ENCODINGS,
+        "own": {name: heading for name, heading in headings if isinstance(heading, str)},
         "sheets": json.loads(file["sheets"]) if file["sheets"] else [],
         "newer": newer["id"] if newer and in_sight().file(newer["id"]) else None,
         "others": [one for one in _other_versions(file) if newer is None or one["id"] != newer["id"]],
@@ -104,7 +108,7 @@ def rows(file_id: str) -> ResponseReturnValue:
             abort(404)
         rule, start = request.args.get("rule", ""), request.args.get("from", 0, int)
         columns = _columns(grid, rule, is_wide=request.args.get("columns") == "all")
-        return render_template("_rows.html", rows=list(grid.block(rule, start)), columns=columns)
+        return render_template("_rows.html", rows=list(grid.block(rule, start)), columns=columns, own=grid.columns)
 
 
 @blueprint.app_template_filter("cells")
@@ -244,7 +248,7 @@ def _said(chosen: dict[str, Any]) -> str:
     if chosen.get("normalize"):
         said.append("repairing white space, letter case and decimals")
     if chosen.get("accept"):
-        said.append(f"accepting suggestions of {', '.join(chosen['accept'])}")
+        said.append(f"accepting suggestions of {', '.join(map(rule_said, chosen['accept']))}")
     return f": {'; '.join(said)}" if said else ""
 
 
@@ -276,6 +280,7 @@ def _sheet(grid: Grid) -> dict[str, Any]:
         "grid": grid,
         "rule": rule,
         "is_wide": is_wide,
+        "known": {place: name for name, place in grid.places.items()},
         "part": part,
         "parts": -(-count // (BLOCK * BLOCKS_A_PAGE)),
         "columns": _columns(grid, rule, is_wide=is_wide),

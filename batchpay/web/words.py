@@ -5,16 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from markupsafe import Markup
 
 from batchpay import text
 from batchpay.payment import ON_THE_WEB, Direction, Totals, parse_cents
+from batchpay.schemas.columns import COLUMNS
+from batchpay.schemas.words import called, header_key, parts_of
 
 _OPTION = re.compile(
     r",? or (?:use|submit it with) --[a-z-]+(?: --reason TEXT)?| \(batchpay [a-z ]+\)|: submit FILE --release.*"
 )
+_COLUMN = re.compile("|".join(COLUMNS))
 _ON_THE_PAGE = re.compile(rf" \({re.escape(ON_THE_WEB)}\)(?=\)?$)")
 _KINDS = {"xlsx": "xlsx", "xlsm": "xlsx", "parquet": "parquet", "pq": "parquet"}
 
@@ -101,15 +105,35 @@ def moves(to_send: dict[str, Any], facts: dict[str, Any] | None) -> str:
     return text.moved({side: totals(to_send[side]) for side in Direction}, currencies)
 
 
+def field(column: str) -> str:
+    """Write a column's name as people say it, `routing number`; one that the table lacks is read word by word."""
+    return called("field").get(column) or (" ".join(parts_of(column)).lower() if column in COLUMNS else column)
+
+
+@lru_cache(1000)
+def named(column: str, own: str | None = None) -> Markup:
+    """Write a column's name beside the file's own heading, with the gateway's name in small where it is another."""
+    said, keys = field(column), [header_key(column), header_key(own or column)]
+    heading = Markup("<bdi>{}</bdi> · ").format(own) if keys[1] not in (keys[0], header_key(said)) else ""
+    small = Markup(" <small>{}</small>").format(column) if header_key(said) != keys[0] and column in COLUMNS else ""
+    return heading + Markup("{}{}").format(said, small)
+
+
+def code(name: str) -> str:
+    """Write a rule's code for people: `checksum` is a wrong check digit."""
+    return called("code").get(name) or name.replace("_", " ")
+
+
 def rule(name: str) -> str:
-    """Write a rule's name, `amount.format`, for people: amount: format."""
-    column, _, code = name.partition(".")
-    return f"{column}: {code.replace('_', ' ')}"
+    """Write a rule's name, `amount.format`, for people: amount: wrong format."""
+    column, _, what = name.partition(".")
+    return f"{field(column)}: {code(what)}"
 
 
+@lru_cache(1000)
 def without_options(message: str) -> str:
-    """Leave out of a sentence what a command or its option would do instead: the page has none."""
-    return _OPTION.sub("", message)
+    """Write a message for the page: columns as people say them, and without what a command or its option would do."""
+    return _COLUMN.sub(lambda found: field(found[0]), _OPTION.sub("", message))
 
 
 def rejects_name(name: str) -> str:
@@ -138,6 +162,9 @@ FILTERS: dict[str, Any] = {
     "moment": moment,
     "seal": seal,
     "rule": rule,
+    "code": code,
+    "field": field,
+    "named": named,
     "masked": text.masked,
     "several_currencies": several_currencies,
     "moves": moves,

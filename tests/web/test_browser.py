@@ -182,7 +182,7 @@ def test_the_whole_story(office: Office) -> None:
     look(maria, "02-checked")
     maria.keyboard.press("n")
     expect(maria.locator("td.here")).to_have_text("1,250.00")
-    maria.get_by_role("link", name="achRoutingNumber").click()
+    maria.get_by_role("link", name="routing number").click()
     expect(maria.locator("#sheet tbody tr")).to_have_count(1)
     right = workbook(office.folder / "payroll-corrected.xlsx", is_right=True)
     first = maria.url

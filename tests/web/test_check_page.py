@@ -20,6 +20,7 @@ from batchpay.text import printable
 from batchpay.web import spool
 from batchpay.web.grid import BLOCK, Grid, grid_path
 from batchpay.web.words import rejects_name
+from batchpay.web.words import rule as rule_said
 from tests.support.in_process import Caller
 from tests.web.house import ROWS, SAME_ORIGIN, WRONG, House, csv_of, words_of
 from tests.workflows.desk import COLUMNS, PLAIN
@@ -74,11 +75,10 @@ def test_every_number_is_the_command_lines(house: House, call: Caller, name: str
     all_together = [amounts["total"], amounts["rejected"], *(moving[one]["amount"] for one in ("DEBIT", "CREDIT"))]
     for amount in apart if len(apart) > 1 else all_together:
         assert next(iter(numbers_in(amount))) in shown
-    chips = dict(re.findall(r"<b>([0-9,]+)</b> ([A-Za-z0-9]+: [a-z ]+)</a>", page))
+    chips = dict(re.findall(r"<b>([0-9,]+)</b> ([A-Za-z0-9 -]+: [a-z ]+)</a>", page))
     assert sorted(chips) == sorted({f"{count:,}" for count in found["counts"].values()})
     for rule, count in found["counts"].items():
-        column, _, code = rule.partition(".")
-        assert f"<b>{count:,}</b> {column}: {code.replace('_', ' ')}</a>" in page
+        assert f"<b>{count:,}</b> {rule_said(rule)}</a>" in page
 
 
 @pytest.mark.parametrize("name", ["payments.csv", "spreadsheet.xlsx", "payments.parquet"])
@@ -167,7 +167,7 @@ def test_whole_account_numbers_are_for_who_prepares(house: House) -> None:
     file_id = send(house, csv_of(*ROWS, WRONG))
     for name in ("daniel", "sam", "lee"):
         page = house.page(name, f"/files/{file_id}/check")
-        assert "amount: format 1" in page
+        assert "amount: wrong format 1" in page
         assert "only people who prepare files see them" in page
         house.get(name, f"/files/{file_id}/rows", 403)
         house.get(name, f"/files/{file_id}/marked", 403)
@@ -209,7 +209,7 @@ def test_a_day_that_nothing_uses_stands_above_the_totals(house: House) -> None:
 def test_certain_corrections_are_made_when_a_person_says_so(house: House) -> None:
     """By rule, and shown: what was as suggested passes, how many cells is told, and taking it back checks again."""
     file_id = send(house, csv_of(*ROWS, {**WRONG, "amount": "1,250.00"}, {**WRONG, "paymentId": "X", "amount": "abc"}))
-    assert "amount: format: 1 cell as suggested" in house.page("maria", f"/files/{file_id}/check")
+    assert "amount: wrong format: 1 cell as suggested" in house.page("maria", f"/files/{file_id}/check")
     house.post("daniel", f"/files/{file_id}/check", 403)
     house.post("maria", f"/files/{file_id}/check", corrections="chosen", accept="amount.format")
     house.work()
@@ -231,7 +231,7 @@ def test_what_is_sent_differently_from_the_file_is_seen_where_nothing_is_left_to
     file_id = send(house, csv_of(*ROWS, *wrong))
     house.post("maria", f"/files/{file_id}/check", corrections="chosen", accept="amount.format", normalize="yes")
     house.work()
-    said = "2 cells are sent differently from the file. As suggested: amount: format 1. Repaired: paymentId 1."
+    said = "2 cells are sent differently from the file. As suggested: amount: wrong format 1. Repaired: payment ID 1."
     page = house.page("maria", f"/files/{file_id}/check")
     assert said in page and "Let batchpay correct what is certain" in page and "Rows to correct" not in page
     house.post("maria", f"/files/{file_id}/ask")
@@ -449,7 +449,7 @@ def test_warnings_are_told_with_their_places_and_stay_with_the_payment(house: Ho
     rows = [*ROWS, ROWS[0] | {"paymentId": "D", "invoiceNumber": "D", "achAccountNumber": "AB648443"}]
     file_id = house.ask(*rows)
     told = house.page("daniel", f"/files/{file_id}/approve")
-    assert "1 row: achAccountNumber" in told
+    assert "1 row: account number achAccountNumber" in told
     assert "(line 5)" in told
     house.approve(file_id)
     house.work()
