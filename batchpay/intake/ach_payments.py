@@ -97,7 +97,9 @@ class AchReader:
                 individual, payment_id = entry.cell(40, 54), ""
                 who = individual
                 if _SOCIAL_SECURITY.fullmatch(individual):  # kept nowhere, but as a digest
-                    who = self._digest(individual)
+                    bare = individual.replace("-", "")
+                    digests = self._keys.digest("individual", [bare], 8) if self._keys else []
+                    who = "".join(one.hex() for one in digests if one)
                     individual, self._unnamed = "", self._unnamed + (not who)
                 if who:
                     times[who, day] += 1
@@ -110,10 +112,6 @@ class AchReader:
                     " ".join(text[3:83].strip() for text in entry.addenda),
                 )  # fmt: skip
                 yield entry.record, *(cell or None for cell in cells)
-
-    def _digest(self, number: str) -> str:
-        digests = self._keys.digest("individual", [number.replace("-", "")], 8) if self._keys else []
-        return "".join(one.hex() for one in digests if one)
 
     def _is_payment(self, entry: AchEntry, batch: AchBatch) -> bool:
         """Return whether an entry moves money; False for a prenote."""

@@ -41,7 +41,9 @@ class AmountEvidence:
         header = ", ".join(columns.values())
         words = parts_of(header)
         self._of_header = next((word for word in words if _is_currency(word)), None)
-        unit = _unit(words)
+        parts = (" ".join(words[at : at + count]) for count in (1, 2, 3) for at in range(len(words)))
+        units = {meaning("unit", part.lstrip("$€£")) for part in parts}  # `amount_cents`, `Amount (in minor units)`
+        unit = next((unit for unit in ("thousands", "dollars", "cents") if unit in units), None)
         self._told = (
             f"column {column_name(header).replace(';', ' ')} says {unit}" if unit in ("cents", "thousands") else ""
         )
@@ -130,10 +132,3 @@ _STATE_IT = "state it with --amounts-in dollars, cents or thousands, or in the m
 def _is_currency(word: str) -> bool:
     """Whether a word of a header is a currency's code, name or symbol; one or two letters may mean anything."""
     return word.lower() in _SAID and word.lower() not in _NOT_IN_HEADERS and (len(word) > 2 or not word.isalpha())
-
-
-def _unit(words: Sequence[str]) -> str | None:
-    """Return the unit that a header names: `amount_cents`, `Amount (in minor units)`; dollars for dollars and cents."""
-    parts = (" ".join(words[at : at + count]) for count in (1, 2, 3) for at in range(len(words)))
-    found = {unit for part in parts if (unit := meaning("unit", part.lstrip("$€£")))}
-    return next((unit for unit in ("thousands", "dollars", "cents") if unit in found), None)

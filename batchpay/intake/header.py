@@ -94,7 +94,7 @@ def read_header(names: Sequence[str], *, required: Iterable[str] = REQUIRED, pla
     Names that differ from ours only in case, blanks or line breaks are taken for ours.
     """
     given, names = names, [canonical_name(name) for name in names]
-    internal = tuple(_internal_name(name, at) for at, name in enumerate(names))
+    internal = tuple(internal_name(name, at) for at, name in enumerate(names))
     counts = Counter(names)
     twice = sorted(name for name, times in counts.items() if times > 1 and name.strip() and not name.startswith("_"))
     if twice:
@@ -259,15 +259,17 @@ def near_miss(name: str) -> str | None:
             left, right = folded, other
         if re.sub(r"\d", "", left) == re.sub(r"\d", "", right):
             continue
-        if _distance(left, right) <= _slips_allowed(min(len(left), len(right))):
+        shorter = min(len(left), len(right))
+        if _distance(left, right) <= (0 if shorter <= 3 else 1 if shorter < 8 else 2):
             return candidate
     return None
 
 
-def _internal_name(name: str, at: int) -> str | None:
+def internal_name(name: str, at: int, prefix: str = "") -> str | None:
+    """Return what a column is called in chunks; None for one that is left out."""
     if not name.strip():
         return f"{UNNAMED}{at + 1}"
-    return None if name.startswith("_") else name
+    return None if name.startswith("_") else prefix + name
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -277,12 +279,6 @@ def _listed(names: Iterable[str]) -> str:
 def letters_of(name: str) -> str:
     """Return the letters and digits of a name, case folded."""
     return "".join(character for character in name.casefold() if character.isalnum())
-
-
-def _slips_allowed(length: int) -> int:
-    if length <= 3:
-        return 0
-    return 1 if length < 8 else 2
 
 
 def _distance(left: str, right: str) -> int:

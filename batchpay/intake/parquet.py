@@ -6,7 +6,7 @@ XLSX cells, each with its own type, follow the same table (RULES.md) in xlsx/col
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -97,10 +97,14 @@ class ParquetReader:
             raise changed_meanwhile(self._file.name)
         columns = [pl.lit(None, pl.UInt32).alias("_line")]
         of_target = {form.target: place for place, form in self._forms.items() if kinds[place].is_numeric()}
-        zeros_lost = self._zeros_lost(of_target[ROUTING]) if {ACCOUNT, ROUTING} <= of_target.keys() else False
+        # A routing number that has lost its zero: then account numbers have lost theirs, too.
+        has_both = {ACCOUNT, ROUTING} <= of_target.keys()
+        zeros_lost = has_both and self._has(of_target[ROUTING], lambda cell: cell.is_between(1, 10**8 - 1))
         for place, form in self._forms.items():
-            if form.target == "amount" and _may_be_whole(kinds[place]) and self._are_whole(place):
-                form = replace(form, is_whole=True)
+            kind = kinds[place]
+            may_be_whole = kind.is_float() or (isinstance(kind, pl.Decimal) and kind.scale == 0)
+            if form.target == "amount" and may_be_whole and not self._has(place, lambda cell: cell % 1 != 0):
+                form = replace(form, is_whole=True)  # perhaps cents
             columns += render_column(place, kinds[place], form, str(names[place]), zeros_lost=zeros_lost)
         columns += [pl.col(place).cast(pl.String) for place in self._marked()]
         self._header.examples.restart()
@@ -110,7 +114,8 @@ class ParquetReader:
                 frame = part.select(columns)
             except pl.exceptions.PanicException:  # its cells are not valid values
                 raise FileRefused(f"{self._file.name}: has a date or time outside the calendar") from None
-            frame = frame.drop(name for name in frame.columns if name.startswith(CELL_MARKS) and _all_null(frame, name))
+            marks = [name for name in frame.columns if name.startswith(CELL_MARKS)]
+            frame = frame.drop(name for name in marks if frame[name].null_count() == frame.height)
             frame = finish_chunk(self._file.name, frame, self._places, self._header, row)
             row += frame.height
             if frame.height:
@@ -120,13 +125,9 @@ class ParquetReader:
         """Return the place of the column that says which rows are examples, if there is one."""
         return [] if self._header.note_at is None else [self._places[self._header.note_at]]
 
-    def _zeros_lost(self, routing: str) -> bool:
-        """Return whether a routing number has lost its zero: then account numbers have lost theirs, too."""
-        return any(part.select(pl.col(routing).is_between(1, 10**8 - 1).any()).item() for part in self._parts(routing))
-
-    def _are_whole(self, amount: str) -> bool:
-        """Return whether every number of a column is whole: it may be one of cents."""
-        return not any(part.select((pl.col(amount) % 1 != 0).any()).item() for part in self._parts(amount))
+    def _has(self, column: str, look: Callable[[pl.Expr], pl.Expr]) -> bool:
+        """Return whether any cell of a column is as looked for."""
+        return any(part.select(look(pl.col(column)).any()).item() for part in self._parts(column))
 
     def _parts(self, *places: str) -> Iterator[pl.DataFrame]:
         """Yield these columns, or all that are used, some thousand rows at a time."""
@@ -148,11 +149,6 @@ class ParquetReader:
             raise FileRefused(f"{self._file.name}: is a broken Parquet file") from None
 
 
-def _may_be_whole(kind: pl.DataType) -> bool:
-    """Whether a type does not say that its numbers have decimals."""
-    return kind.is_float() or (isinstance(kind, pl.Decimal) and kind.scale == 0)
-
-
 def _parts_of(group_rows: Sequence[int]) -> Iterator[int]:
     """Return how many rows each part has: whole row groups as far as they fit, larger ones in equal parts."""
     waiting = 0
@@ -167,10 +163,6 @@ def _parts_of(group_rows: Sequence[int]) -> Iterator[int]:
         waiting += rows
     if waiting:
         yield waiting
-
-
-def _all_null(frame: pl.DataFrame, name: str) -> bool:
-    return frame.get_column(name).null_count() == frame.height
 
 
 _OURS = "%m/%d/%Y"
@@ -204,8 +196,9 @@ def render_column(
     if kind in (pl.String, pl.Categorical, pl.Enum, pl.Null):
         text = cell.cast(pl.String)
         return [pl.when(text != "").then(text).alias(name)]
-    if target not in COLUMNS:
-        return [_carried(cell, kind).alias(name)]
+    if target not in COLUMNS:  # carried, and never checked
+        text = cell.cast(pl.String)
+        return [(text.str.to_uppercase() if kind == pl.Boolean else text).alias(name)]
     if kind == pl.Boolean:
         yes, no = ("1", "0") if target in FLAGS else ("TRUE", "FALSE")
         text = pl.when(cell).then(pl.lit(yes)).when(~cell).then(pl.lit(no))
@@ -239,12 +232,6 @@ def render_column(
 def _marked(where: pl.Expr, code: str, other: pl.Expr) -> pl.Expr:
     """Return the mark of a cell: the code where it applies, else what it was marked with before."""
     return pl.coalesce(pl.when(where).then(pl.lit(code)), other)
-
-
-def _carried(cell: pl.Expr, kind: pl.DataType) -> pl.Expr:
-    """Render a cell of an unknown column, which is carried and never checked."""
-    text = cell.cast(pl.String)
-    return text.str.to_uppercase() if kind == pl.Boolean else text
 
 
 def _as_texts_are(text: pl.Expr, kind: pl.DataType, form: CellForm) -> pl.Expr:

@@ -5,10 +5,12 @@ Objects in object stores are what polars reads by URL, with polars' own options 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
+from urllib.parse import urlsplit
 
 import polars as pl
 
@@ -26,7 +28,17 @@ from batchpay.intake.header import (
     refuse_no_header,
     told_apart,
 )
-from batchpay.intake.streams import FileKind, OpenFile, in_blocks, kind_of, sha256_of
+from batchpay.intake.streams import (
+    FileKind,
+    OpenFile,
+    PrivateCopy,
+    in_blocks,
+    kind_of,
+    memory_file,
+    private_copy,
+    seal,
+    sha256_of,
+)
 from batchpay.intake.table_rows import FileEnd, one_content, without_totals_row
 from batchpay.payment import Totals
 from batchpay.schemas.columns import COLUMNS, MONEY, REQUIRED
@@ -37,10 +49,6 @@ if TYPE_CHECKING:
     from batchpay.intake.ach_payments import Keys
     from batchpay.intake.maps.application import CountingColumns
     from batchpay.intake.maps.mapping import Mapping
-import os
-from urllib.parse import urlsplit
-
-from batchpay.intake.streams import PrivateCopy, memory_file, private_copy, seal
 
 
 @dataclass(frozen=True)
@@ -166,7 +174,7 @@ def open_source(
         from batchpay.intake.maps.mapping import Mapping as ColumnMap  # few files have a map
 
         mapping = (mapping or ColumnMap(OPTION)).with_unit(amounts_in)
-    file = open_stored(path, format) if is_url(path) else OpenFile(path, asked=format, name=name)
+    file = open_stored(path, format) if "://" in path else OpenFile(path, asked=format, name=name)
     try:
         kind, packing = kind_of(file.head(HEAD_BYTES), file.name, format)
         if kind is FileKind.CSV:
@@ -301,8 +309,9 @@ def _evidence(header: Header, own: Header, mapping: Mapping | None) -> AmountEvi
     if mapping is None:
         return AmountEvidence({"amount": "amount"}, None, header.carried)
     inner = dict(zip(own.names, own.internal, strict=True))
-    theirs = [] if "amount" in mapping.fixed else mapping.amount_columns(own.names)
-    columns = {str(inner[name]): name for name in theirs}
+    sides, is_fixed = mapping.sides.values(), "amount" in mapping.fixed
+    theirs = [name for name in own.names if name in sides or "amount" in mapping.targets_of(name)]
+    columns = {str(inner[name]): name for name in theirs if not is_fixed}
     return AmountEvidence(columns or {"amount": "amount"}, mapping.numbers.get("amount"), header.carried)
 
 
@@ -340,11 +349,6 @@ def _headers(
 OPTION = "--amounts-in"
 """The name of the map that is made for a file with our own columns whose unit a person states."""
 SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "adl", "http", "https", "file")
-
-
-def is_url(path: str) -> bool:
-    """Whether a path names an object in a store."""
-    return "://" in path
 
 
 def open_stored(url: str, asked: str | None = None) -> OpenFile:

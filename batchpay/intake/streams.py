@@ -8,16 +8,28 @@ here writes to a disk: a payment file contains account numbers.
 from __future__ import annotations
 
 import codecs
+import contextlib
+import csv
 import fcntl
+import hashlib
 import io
 import os
+import select
+import signal
 import stat
 import sys
+import tempfile
+import threading
 import weakref
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from batchpay.errors import BatchHeld, FileRefused
 from batchpay.intake.ach_records import is_ach
@@ -27,18 +39,6 @@ from batchpay.writing.atomic import FileIdentity
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
-import contextlib
-import hashlib
-import select
-import signal
-import tempfile
-import threading
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from enum import StrEnum
-from itertools import chain
-from typing import TypeVar
 
 
 class FileKind(StrEnum):
@@ -60,41 +60,9 @@ _MAGIC = (
     (b"PAR1", FileKind.PARQUET),
     (b"PK\x03\x04", FileKind.XLSX),
 )
-_REFUSED_MAGIC = (
-    (b"\xd0\xcf\x11\xe0", "an old Excel file (.xls) or one protected by a password; save it as .xlsx without one"),
-    (b"PK\x05\x06", "an empty zip archive"),
-    (b"%PDF", "a PDF"),
-    (b"\x89PNG", "a picture (PNG)"),
-    (b"\xff\xd8\xff", "a picture (JPEG)"),
-    (b"SQLite format 3", "a database"),
-    (b"BZh", "packed with bzip2; batchpay reads gzip and zstd"),
-    (b"\xfd7zXZ", "packed with xz; batchpay reads gzip and zstd"),
-    (b"7z\xbc\xaf", "a 7z archive"),
-    (b"Rar!", "a RAR archive"),
-    (b"ARROW1", "an Arrow file; save it as Parquet"),
-)
-_WEB_PAGE = "a web page, whatever its name says; open it in a spreadsheet program and save it as .xlsx"
-_REFUSED_TEXT = (
-    (b"{\\rtf", "a text document (RTF)"),
-    (b"<!doctype", _WEB_PAGE),
-    (b"<html", _WEB_PAGE),
-    (b"<head", _WEB_PAGE),
-    (b"<table", _WEB_PAGE),
-    (b"mime-version:", _WEB_PAGE),
-    (b"<?xml", "XML; save it as .xlsx"),
-    (b"<office:document", "an OpenDocument file (.fods); save it as .xlsx"),
-    (b"id;pwxl", "a SYLK file (.slk); save it as .xlsx"),
-    (b"id;pscalc", "a SYLK file (.slk); save it as .xlsx"),
-    (b'table0,1"', "a DIF file; save it as .xlsx"),
-    (b'{"', "JSON; batchpay reads CSV, XLSX and Parquet"),
-    (b'[{"', "JSON; batchpay reads CSV, XLSX and Parquet"),
-)
-"""How text files of other kinds begin, in lower case and without blanks and line breaks."""
-_SPREADSHEET_XML = {
-    b"urn:oasis:names:tc:opendocument": "an OpenDocument file (.fods); save it as .xlsx",
-    b"excel.sheet": "an XML spreadsheet; save it as .xlsx",
-    b"urn:schemas-microsoft-com:office:spreadsheet": "an XML spreadsheet; save it as .xlsx",
-}
+_OTHERS = list(csv.DictReader(Path(__file__).with_name("other_files.csv").read_text("utf-8").splitlines()))
+"""How files of other kinds begin: their `bytes`; a `text` in lower case, without blanks and line breaks, which in an
+`xml` says more further on."""
 _PACKINGS = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
 
 
@@ -102,16 +70,16 @@ def kind_of(head: bytes, name: str, asked: str | None = None) -> tuple[FileKind,
     """Return the kind and the packing; raises FileRefused for any other, or one that was not requested."""
     if not head:
         raise FileRefused(f"{name}: is empty")
-    for magic, what in _REFUSED_MAGIC:
+    for magic, what in _others("bytes"):
         if head.startswith(magic):
             raise FileRefused(f"{name}: is {what}")
     if is_ach(head):
         return FileKind.ACH, None
     refuse_bank_file(name, head.decode("utf-8", "replace"))
     text = b"".join(head.removeprefix(b"\xef\xbb\xbf").split()).lower()
-    for beginning, what in _REFUSED_TEXT:
+    for beginning, what in _others("text"):
         if text.startswith(beginning):
-            exact = (kind for word, kind in _SPREADSHEET_XML.items() if word in text)
+            exact = (kind for word, kind in _others("xml") if word in text)
             raise FileRefused(f"{name}: is {next(exact, what)}")
     kind = next((kind for magic, kind in _MAGIC if head.startswith(magic)), FileKind.CSV)
     if asked is not None and kind != asked:
@@ -120,6 +88,11 @@ def kind_of(head: bytes, name: str, asked: str | None = None) -> tuple[FileKind,
         )
     packing = next((packing for magic, packing in _PACKINGS if head.startswith(magic)), None)
     return kind, packing
+
+
+def _others(where: str) -> list[tuple[bytes, str]]:
+    found = [(line["what_is_there"], line["what_it_is"]) for line in _OTHERS if line["where"] == where]
+    return [(text.encode().decode("unicode_escape").encode("latin-1"), what) for text, what in found]
 
 
 BLOCK_BYTES = 1 << 20
@@ -226,18 +199,15 @@ UNPACKED_BYTES_FREE = 64 << 20
 """Below this many bytes the ratio is not checked."""
 
 
-def _name_of(path: str) -> str:
-    """Return a path as text that a ledger takes: bytes that are not text as hexadecimal digits."""
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
 class OpenFile:
     """A regular file or a private copy, opened once: a file that replaces it later is not seen."""
 
     def __init__(
         self, path: str, copy: PrivateCopy | None = None, *, asked: str | None = None, name: str | None = None
     ) -> None:
-        self.name = name or ("standard input" if path == "-" else _name_of(path))
+        # Bytes that are not text become hexadecimal digits: a ledger takes text alone.
+        told = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        self.name = name or ("standard input" if path == "-" else told)
         if copy is None and path == "-":
             copy = private_copy(given_blocks(0), self.name, asked)
         self._copy = copy
@@ -349,11 +319,6 @@ def _regular_file(path: str) -> int:
     return descriptor
 
 
-class _Unpacker(Protocol):
-    def feed(self, block: bytes) -> Iterator[bytes]: ...
-    def finished(self) -> bool: ...
-
-
 class _Gzip:
     """Several members one after another, as gzip allows."""
 
@@ -404,7 +369,7 @@ def unpacked(blocks: Iterator[bytes], packing: str | None, name: str, size: int)
     if packing is None:
         yield from blocks
         return
-    unpacker: _Unpacker = _Gzip() if packing == "gzip" else _Zstandard()
+    unpacker: _Gzip | _Zstandard = _Gzip() if packing == "gzip" else _Zstandard()
     most = max(UNPACKED_BYTES_FREE, size * UNPACKED_RATIO_MAX)
     total = 0
     try:

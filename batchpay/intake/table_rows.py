@@ -68,7 +68,8 @@ def finish_chunk(
         is_example = pl.col(places[header.note_at]).str.strip_chars().str.to_lowercase().eq_missing(EXAMPLE_MARK)
         examples, frame = frame.filter(is_example), frame.filter(~is_example)
         header.examples.count += examples.height
-        header.examples.with_account += _with_account(examples, names)
+        accounts = [examples[place] for place, name in names.items() if name == ACCOUNT]  # the template's is all zeros
+        header.examples.with_account += sum(int(cells.str.contains("[^0 ]").sum()) for cells in accounts)
     own = [place for place, name in names.items() if name is not None]
     if not any(frame.get_column(place).null_count() == 0 for place in own):
         # A cell whose value is not known, such as a formula never calculated, is not blank.
@@ -117,12 +118,6 @@ def with_text_formulas(frame: pl.DataFrame, own: Sequence[str]) -> pl.DataFrame:
     return frame.with_columns(column.alias(name) for name, column in marks.items())
 
 
-def _with_account(rows: pl.DataFrame, names: dict[str, str | None]) -> int:
-    """Count rows whose account number is not all zeros, as it is in the template's example."""
-    places = [place for place, name in names.items() if name == ACCOUNT]
-    return sum(int(rows[place].str.contains("[^0 ]").sum()) for place in places)
-
-
 def _with_non_payments(frame: pl.DataFrame, titles: dict[str, str]) -> tuple[pl.DataFrame, dict[str, Any] | None]:
     """Mark rows that nobody can have meant as a payment: what is wrong with them is reported in one message.
 
@@ -147,7 +142,9 @@ def _with_non_payments(frame: pl.DataFrame, titles: dict[str, str]) -> tuple[pl.
         .when(_filled(own) <= _NOTE_CELLS_MAX)
         .then(_what_is_there(rows, own))
     ).to_series()
-    second = rows.filter(reason.is_null() & rows.select(_names_columns(titles)).to_series()).head(1).to_dicts()
+    known = [title for title in titles.values() if title.strip()]
+    names_columns = pl.sum_horizontal(pl.col(place).is_in(known) for place in titles) >= _LOOKED_AT
+    second = rows.filter(reason.is_null() & rows.select(names_columns).to_series()).head(1).to_dicts()
     if reason.null_count() == len(reason):
         return frame, next(iter(second), None)
     marks = pl.Series(NO_PAYMENT, [None], dtype=pl.String).new_from_index(0, frame.height).scatter(at, reason)
@@ -159,12 +156,6 @@ def _with_non_payments(frame: pl.DataFrame, titles: dict[str, str]) -> tuple[pl.
 
 def _filled(own: Sequence[str]) -> pl.Expr:
     return pl.sum_horizontal((pl.col(place).str.strip_chars() != "").fill_null(value=False) for place in own)
-
-
-def _names_columns(titles: dict[str, str]) -> pl.Expr:
-    """Whether at least three cells are names of columns."""
-    names = [title for title in titles.values() if title.strip()]
-    return pl.sum_horizontal(pl.col(place).is_in(names) for place in titles) >= _LOOKED_AT
 
 
 def _what_is_there(rows: pl.DataFrame, own: Sequence[str]) -> pl.Expr:

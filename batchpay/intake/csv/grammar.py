@@ -133,8 +133,9 @@ class Lines:
             return at + 1
         if '"' in text:
             try:
-                cells, end = self._marked_record(at)
+                cells, end = self._record(at)
             except _Malformed as error:
+                self._prove_end(at, error)
                 found.malformed[len(found.cells)] = error.what
                 cells, end = [text], at + 1
             except OpenQuote:
@@ -144,14 +145,6 @@ class Lines:
         found.lines.append(self._first_line + at)
         found.cells.append(cells)
         return end
-
-    def _marked_record(self, at: int) -> tuple[list[str], int]:
-        """Read a record with quotation marks; raises _Malformed if it is malformed but ends with its line."""
-        try:
-            return self._record(at)
-        except _Malformed as error:
-            self._prove_end(at, error)
-            raise
 
     def _record(self, at: int) -> tuple[list[str], int]:
         """Read the record at a line; return its cells and the index of the line after it; raises _Malformed."""
@@ -258,14 +251,6 @@ class Lines:
         except UnicodeDecodeError:
             line = self._first_line + at
             raise NotUtf8(f"{self._name}: line {line} is not UTF-8") from None
-
-
-def first_record(name: str, block: bytes, separator: str, first_line: int) -> tuple[list[str], int]:
-    """Read the header; return its cells, and how many lines it takes; raises FileRefused where it is malformed."""
-    try:
-        return Lines(name, block, separator, first_line, width=0)._record(0)
-    except _Malformed as error:
-        raise FileRefused(f"{name}: line {first_line + error.at}: {error.what}, in the header") from None
 
 
 SEPARATORS = (",", ";", "\t", "|")
@@ -397,8 +382,10 @@ def _choose(name: str, rest: bytes, line: int, candidates: Sequence[str], known:
     best: _Found | FileRefused | None = None
     for separator in candidates:
         try:
-            names, lines = first_record(name, rest, separator, line)
-        except FileRefused as error:
+            names, lines = Lines(name, rest, separator, line, width=0)._record(0)
+        except (_Malformed, FileRefused) as error:
+            if isinstance(error, _Malformed):
+                error = FileRefused(f"{name}: line {line + error.at}: {error.what}, in the header")
             best = best or error
             continue
         count = known_names(names, known)

@@ -113,7 +113,8 @@ class Octets:
             return True
         if self.mark_count % 2:
             return False
-        closing = _every_second(self.mark_count)
+        # Every second one true, as of marks that close what the one before opened.
+        closing = pl.Series(c_array_from_buffers(bool_(), self.mark_count, [None, b"\xaa" * -(-self.mark_count // 8)]))
         if (self.opened | closing).all() and (self.closed | ~closing).all():
             return True
         opened = self.opened | self._before_marks(self.marks, at_first=False)
@@ -145,11 +146,6 @@ class Octets:
     def _after_marks(self, flags: pl.Series) -> pl.Series:
         """Return for each quotation mark the flag of the byte after it; the last byte is not a mark."""
         return flags.slice(1).filter(self.marks.head(-1))
-
-
-def _every_second(count: int) -> pl.Series:
-    """Make this many flags, an even number, every second one true: marks that close what the one before opened."""
-    return pl.Series(c_array_from_buffers(bool_(), count, [None, b"\xaa" * -(-count // 8)]))
 
 
 CHUNK_ROWS = 40_000
@@ -239,7 +235,10 @@ class CsvReader:
             line += octets.break_count - left.count(b"\n")
             if is_last and self._is_unfinished:
                 self.end.unfinished_line = max(line - 1, self._dialect.data_line)  # of a lone header: its own
-                self.end.is_cut = _is_irregular(whole.tail(1))
+                last = whole.tail(1)
+                self.end.is_cut = any(
+                    last[name].null_count() < last.height for name in {RAGGED, QUOTATION} & {*last.columns}
+                )
             frame = finish_chunk(self._name, whole, self._places, self._header, row)
             if octets.may_have_text_formulas():
                 frame = with_text_formulas(frame, self._header.own)
@@ -450,21 +449,14 @@ class CsvReader:
             {place: [cell or None for cell in column] for place, column in zip(self._places, columns, strict=True)},
             schema=self._schema,
         ).with_columns(pl.Series("_line", records.lines, dtype=pl.UInt32))
-        if any(ragged):
-            frame = frame.with_columns(pl.Series("_ragged", ragged, dtype=pl.String))
-        if records.malformed:
-            quotation = [records.malformed.get(at) for at in range(len(records.cells))]
-            frame = frame.with_columns(pl.Series("_quotation", quotation, dtype=pl.String))
-        if any(surplus):
-            frame = frame.with_columns(pl.Series("_surplus", surplus, dtype=pl.List(pl.String)))
-        if any(missing):
-            frame = frame.with_columns(pl.Series("_missing", missing, dtype=pl.UInt32))
-        return frame
-
-
-def _is_irregular(rows: pl.DataFrame) -> bool:
-    """Return whether a row has more or fewer cells than the header, or is malformed."""
-    return any(rows[name].null_count() < rows.height for name in (RAGGED, QUOTATION) if name in rows.columns)
+        quotation = [records.malformed.get(at) for at in range(len(records.cells))]
+        marks = (
+            pl.Series("_ragged", ragged, dtype=pl.String),
+            pl.Series("_quotation", quotation, dtype=pl.String),
+            pl.Series("_surplus", surplus, dtype=pl.List(pl.String)),
+            pl.Series("_missing", missing, dtype=pl.UInt32),
+        )
+        return frame.with_columns(column for column in marks if column.null_count() < len(column))
 
 
 def _lines_with(block: bytes, what: bytes) -> tuple[list[int], list[bytes]]:

@@ -132,11 +132,6 @@ class Draft:
             (place.setdefault(inner, {}) if inner else place)[entry.key] = entry.value
         return tables
 
-    def _instead(self, entry: Entry) -> str:
-        """Note on an offered line that it replaces another one with the same key."""
-        is_there = any((one.table, one.key) == (entry.table, entry.key) for one in self.entries)
-        return " (in place of the line above)" if is_there else ""
-
     def toml(self, headline: Sequence[str]) -> str:
         """Return the file: lines with their reasons, and below each table the lines that an open question could add."""
         lines = [f"# {printable(line)}" for line in headline]
@@ -161,7 +156,8 @@ class Draft:
             for question, entry in opened:
                 if entry.table == table:
                     lines += [f"# open: {printable(question.text)}"] if question is not told else []
-                    why = f"{printable(entry.why)}{self._instead(entry)}"
+                    is_there = any((one.table, one.key) == (table, entry.key) for one in self.entries)
+                    why = f"{printable(entry.why)}{' (in place of the line above)' if is_there else ''}"
                     lines.append(f"#   {entry.line}  # {why}" if why else f"#   {entry.line}")
                     told = question
         hopeless = [question for question in self.questions if not question.is_open]
@@ -194,9 +190,5 @@ def _words_to_place(table: str, entries: Sequence[Entry], opened: Sequence[tuple
 def _text(text: str) -> str:
     """Return a text in quotation marks, as TOML requires."""
     marks = {'"': '\\"', "\\": "\\\\"}
-    return '"' + "".join(marks.get(one) or (one if one.isprintable() else _escaped(one)) for one in text) + '"'
-
-
-def _escaped(character: str) -> str:
-    number = ord(character)
-    return f"\\u{number:04x}" if number < 1 << 16 else f"\\U{number:08x}"
+    marks |= {one: f"\\U{ord(one):08x}" for one in text if not one.isprintable()}
+    return '"' + "".join(marks.get(one, one) for one in text) + '"'

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from batchpay.errors import FileRefused, did_you_mean
-from batchpay.intake.header import OWN, UNNAMED, CellForm, Header, canonical_name
+from batchpay.intake.header import OWN, CellForm, Header, canonical_name, internal_name
 from batchpay.intake.maps.formats import REFUSED, DateFormat, NumberFormat, Pattern, StatedUnit
 from batchpay.schemas.columns import ACCOUNT, COLUMNS, DIGITS_MATTER, DIRECTION, MONEY, PAYMENT_ID, ROUTING
 from batchpay.text import column_name
@@ -87,10 +87,6 @@ class Mapping:
         stated = StatedUnit(unit=unit) if number is None else replace(number, unit=unit)
         return replace(self, numbers={**self.numbers, "amount": stated})
 
-    def amount_columns(self, names: Sequence[str]) -> list[str]:
-        """Return which of these columns of a file amounts are read from; none where they are made of several cells."""
-        return [name for name in names if name in self.sides.values() or "amount" in self.targets_of(name)]
-
     def own_header(self, names: Sequence[str], place: str) -> Header:
         """Return the file's own columns; raises FileRefused if one that the map names is missing, or one is twice."""
         twice = sorted({name for name in names if name.strip() and names.count(name) > 1})
@@ -106,7 +102,7 @@ class Mapping:
                     "is inserted before it, and the same payment would be sent again under another paymentId"
                 )
             raise FileRefused(f"{place}{self.name} maps columns that the file does not have: {told}")
-        internal = tuple(_own_name(name, at) for at, name in enumerate(names))
+        internal = tuple(internal_name(name, at, OWN) for at, name in enumerate(names))
         note_at = names.index("_note") if "_note" in names else None
         return Header(tuple(names), internal, (), (), note_at)
 
@@ -164,9 +160,3 @@ class Mapping:
         own_of = self.own_of(own)
         sides = () if "amount" in self.numbers else tuple(OWN + name for name in self.sides.values())
         return frozenset((*sides, *(own_of[name] for name in MONEY if name in own_of and name not in self.numbers)))
-
-
-def _own_name(name: str, at: int) -> str | None:
-    if not name.strip():
-        return f"{UNNAMED}{at + 1}"
-    return None if name.startswith("_") else OWN + name

@@ -138,11 +138,8 @@ def finished(draft: Draft, names: Sequence[str]) -> None:
     for name, canonical in left.items():
         is_one_of_two = canonical in made or list(left.values()).count(canonical) > 1
         if is_pattern(name) or (is_one_of_two if canonical in COLUMNS else near_miss(name)):
-            draft.add(
-                Entry(
-                    "columns", LEFT_OUT, [name], "left out: batchpay can't use the name, or would take it for its own"
-                )
-            )
+            why = "left out: batchpay can't use the name, or would take it for its own"
+            draft.add(Entry("columns", LEFT_OUT, [name], why))
 
 
 class _Proposer:
@@ -282,7 +279,8 @@ class _Proposer:
         sure = [one for one in found if one.is_sure]
         if target == ACCOUNT and not self._found.get(ROUTING):
             sure = []  # perhaps general ledger accounts, not bank accounts
-        if len(sure) == 1 and not (len(found) > 1 and target == "amount" and _is_doubtful(found)):
+        could_be = [one for one in found if one.count >= one.filled * _ENOUGH]  # such as net and gross
+        if len(sure) == 1 and not (target == "amount" and len(could_be) > 1):
             entries, questions = self._taken(target, sure[0])
             for entry in entries:
                 self._draft.add(entry)
@@ -406,12 +404,8 @@ class _Proposer:
         found = {target: some[0] for target in _SCHEDULE if (some := self._found.get(target))}
         if "recurringIndicator" in self._found or not found:
             return
-        entries: list[Entry] = [
-            Entry("fixed", "recurringIndicator", "TRUE"),
-            Entry("fixed", "recurringAgreementFlag", "1"),
-        ]
-        questions: list[Question] = []
-        refused: list[str] = []
+        entries = [Entry("fixed", "recurringIndicator", "TRUE"), Entry("fixed", "recurringAgreementFlag", "1")]
+        questions, refused = list[Question](), list[str]()
         for target in _SCHEDULE:
             if target in found and target != _CYCLE:
                 more, asked = self._taken(target, found[target])
@@ -453,9 +447,8 @@ class _Proposer:
         elif self._has(FIRST) != self._has(LAST):
             draft.questions += self._without(LAST if self._has(FIRST) else FIRST)
         if not self._has("shippingFirstName"):
-            draft.add(
-                Entry("defaults", "shipping", "billing", "every payment needs shipping names, and the file has none")
-            )
+            why = "every payment needs shipping names, and the file has none"
+            draft.add(Entry("defaults", "shipping", "billing", why))
 
     def _which_names(self) -> Iterator[Question]:
         """Ask which text column has the names, since none is named that way."""
@@ -590,8 +583,3 @@ def _candidate(
     is_list = len(CHOICES.get(target, ())) == 2 and cells.n_unique() <= ASKED_MAX
     is_ours = is_named and name == target
     return _Candidate(name, is_exact, count, len(cells), words, is_proof, is_list, is_named, is_ours)
-
-
-def _is_doubtful(found: Sequence[_Candidate]) -> bool:
-    """Whether another column could be the amount as well, such as net and gross."""
-    return sum(one.count >= one.filled * _ENOUGH for one in found) > 1

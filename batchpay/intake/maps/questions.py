@@ -269,9 +269,7 @@ def _in_words(written: Written, at: int) -> str:
 
 def word_entries(target: str, name: str, cells: pl.Series) -> Added:
     """Translate the words of a closed list, and ask about those that might be anything."""
-    entries: list[Entry] = []
-    questions: list[Question] = []
-    unknown: list[str] = []
+    entries, questions, unknown = list[Entry](), list[Question](), list[str]()
     words = sorted(cells.unique())
     for word in words[:_WORDS_MAX]:
         ours = ours_for(target, word)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ Row = tuple[int, list[str | int | float | bool | None]]
 
 def visible_sheets(name: str, descriptor: int) -> list[str]:
     """Name the visible worksheets of an open workbook; raises FileRefused with its own `name`."""
-    with _child(name, descriptor, ()) as child:
+    with closing(Child(name, descriptor, {"of": []})) as child:
         return list(child.first["sheets"])
 
 
@@ -36,18 +36,9 @@ def sheet_rows(name: str, descriptor: int, sheets: Sequence[str | None]) -> Gene
 
     For what is no payment file: hidden rows are read, and formulas are what they gave.
     """
-    with _child(name, descriptor, sheets) as child:
+    with closing(Child(name, descriptor, {"of": list(sheets)})) as child:
         for head, text in child.parts():
             yield from enumerate(json.loads(text), head["first_row"])
-
-
-@contextmanager
-def _child(name: str, descriptor: int, sheets: Sequence[str | None]) -> Iterator[Child]:
-    child = Child(name, descriptor, {"of": list(sheets)})
-    try:
-        yield child
-    finally:
-        child.stop()
 
 
 class Child:
@@ -66,7 +57,8 @@ class Child:
         )
         assert self._process.stdout is not None
         self._out = self._process.stdout.fileno()
-        self._stop = weakref.finalize(self, _end, self._process)
+        self.close = weakref.finalize(self, _end, self._process)
+        """Ends the child."""
         self.first = self._answer(self._until_newline())
 
     def parts(self) -> Iterator[tuple[dict[str, Any], bytes]]:
@@ -81,13 +73,9 @@ class Child:
         """Parse a line of JSON; raises FileRefused where it is a refusal."""
         answer: dict[str, Any] = json.loads(line)
         if "refused" in answer:
-            self.stop()
+            self.close()
             raise FileRefused(f"{self._name}: {answer['refused']}")
         return answer
-
-    def stop(self) -> None:
-        """End the child."""
-        self._stop()
 
     def _until_newline(self) -> bytes:
         found = b""
@@ -113,12 +101,12 @@ class Child:
     def _read(self, most: int) -> bytes:
         ready, _, _ = select.select([self._out], [], [], ANSWER_S_MAX)
         if not ready:
-            self.stop()
+            self.close()
             raise FileRefused(f"{self._name}: takes longer to read than a file of this kind may")
         return os.read(self._out, most)
 
     def _broken(self) -> FileRefused:
-        self.stop()
+        self.close()
         return FileRefused(f"{self._name}: could not be read within the limits of memory and time, or is broken")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict
 
 import polars as pl
@@ -74,7 +75,7 @@ class XlsxReader:
         marks = {kind + place: kind + name for place, name in names.items() if name for kind in CELL_MARKS}
         header.examples.restart()
         row = 0
-        try:
+        with closing(run):
             for frame in _frames(run):
                 found = [name for name in frame.columns if name.startswith(CELL_MARKS)]
                 frame = frame.drop(name for name in found if name not in marks)
@@ -83,13 +84,11 @@ class XlsxReader:
                 row += frame.height
                 if frame.height:
                     yield with_text_formulas(frame, header.own)
-        finally:
-            run.stop()
 
     def close(self) -> None:
         """End a child whose output is no longer needed."""
         if self._begun is not None:
-            self._begun.stop()
+            self._begun.close()
 
 
 def _frames(child: Child) -> Iterator[pl.DataFrame]:

@@ -91,7 +91,8 @@ def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
         return PiecedSheet(archive, entry)
 
     def holds_payments(entry: SheetEntry) -> bool:
-        return _holds_payments(_first_rows(sheet_of(entry).pieces()), job["known"])
+        rows = _first_rows(sheet_of(entry).pieces())
+        return any(_known_names(cells, job["known"]) >= HEADER_NAMES_ENOUGH for cells in rows)
 
     entry, notes = _choose(entries, job["sheet"], holds_payments)
     sheet = sheet_of(entry)
@@ -175,11 +176,6 @@ def _choose(
 def _is_helper(sheet: SheetEntry) -> bool:
     """Whether a program made the sheet for itself; LibreOffice saves one that was very hidden as hidden."""
     return sheet.state == "veryHidden" or (sheet.state == "hidden" and sheet.name == HELPER_SHEET)
-
-
-def _holds_payments(rows: Iterable[Row], known: Sequence[str]) -> bool:
-    """Whether a sheet has a payment header."""
-    return any(_known_names(cells, known) >= HEADER_NAMES_ENOUGH for cells in rows)
 
 
 def _known_names(cells: Row, known: Sequence[str]) -> int:
