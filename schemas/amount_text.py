@@ -106,25 +106,25 @@ def other_currency(cell: pl.Expr, code: pl.Expr) -> pl.Expr:
     )
 
 
-def _beside(marks: Iterable[str]) -> str:
-    """Match a number with one of these marks, and nothing else but signs and a currency."""
-    mark, currency = _any_of(marks), _CURRENCY
-    return (
-        f"(?i)^{_AROUND}(?:(?:{currency}){_APART})?(?:{mark}){_AROUND}{_NUMBER}{_AROUND}(?:{currency})?{_AROUND}$"
-        f"|^{_AROUND}(?:{currency})?{_AROUND}{_NUMBER}{_AROUND}(?:(?:{currency}){_APART})?(?:{mark})"
-        f"(?:{_APART}(?:{currency}))?{_AROUND}$"
-    )
-
-
+_MARK_PROBLEMS = {
+    "direction": "has the mark of a direction, like DR or CR, write DEBIT or CREDIT in transactionType, and the amount "
+    "alone here",
+    "scale": "is written in thousands or more, like 1.2K, write all digits, like 1250.00",
+    "cents": "is marked as cents, write dollars and cents, like 1250.00",
+    "percent": "is a percentage and no amount, write the amount itself, like 1250.00",
+}
+_PROBLEM_OF_MARK = {mark.lower(): _MARK_PROBLEMS[kind] for kind in AMOUNT_MARKS for mark in AMOUNT_MARKS[kind]}
+_MARK = _any_of(_PROBLEM_OF_MARK)
+_BESIDE = (
+    f"(?i)^{_AROUND}(?:(?:{_CURRENCY}){_APART})?({_MARK}){_AROUND}{_NUMBER}{_AROUND}(?:{_CURRENCY})?{_AROUND}$"
+    f"|^{_AROUND}(?:{_CURRENCY})?{_AROUND}{_NUMBER}{_AROUND}(?:(?:{_CURRENCY}){_APART})?({_MARK})"
+    f"(?:{_APART}(?:{_CURRENCY}))?{_AROUND}$"
+)
+"""A number with one of these marks, and nothing else but signs and a currency."""
 _TEXT_PROBLEMS = {
     r"[\p{Nd}&&[^0-9]]": "has digits of another script, like １２３, write the digits 0 to 9",
     "^['’‘`´]": "begins with an apostrophe, as text does in a spreadsheet, write the number alone, like 1250.00",
     "^[-+]?[0-9.,]+[Ee][-+]?[0-9]+$": "is written as a power of ten and may have lost digits, write it like 1250.00",
-    _beside(AMOUNT_MARKS["direction"]): "has the mark of a direction, like DR or CR, write DEBIT or CREDIT in "
-    "transactionType, and the amount alone here",
-    _beside(AMOUNT_MARKS["scale"]): "is written in thousands or more, like 1.2K, write all digits, like 1250.00",
-    _beside(AMOUNT_MARKS["cents"]): "is marked as cents, write dollars and cents, like 1250.00",
-    _beside(AMOUNT_MARKS["percent"]): "is a percentage and no amount, write the amount itself, like 1250.00",
 }
 OTHER_TEXT = "has text beside the number that is no currency, write the amount alone, like 1250.00"
 _NUMBER_PROBLEMS = {
@@ -141,6 +141,8 @@ _NUMBER_PROBLEMS = {
 def problem(cell: pl.Expr) -> pl.Expr:
     """Return why a cell is no amount, as a message without its text; null where nothing more is known."""
     by_text = [pl.when(cell.str.contains(pattern)).then(pl.lit(told)) for pattern, told in _TEXT_PROBLEMS.items()]
+    mark = pl.coalesce(cell.str.extract(_BESIDE, group) for group in (1, 2)).str.to_lowercase()
+    by_mark = mark.replace_strict(_PROBLEM_OF_MARK, default=None, return_dtype=pl.String)
     other = pl.when(cell.str.contains("[0-9]") & ~cell.str.contains(_PARTS)).then(pl.lit(OTHER_TEXT))
     by_number = [pl.when(cell.str.contains(pattern)).then(pl.lit(told)) for pattern, told in _NUMBER_PROBLEMS.items()]
-    return pl.coalesce(*by_text, other, *by_number)
+    return pl.coalesce(*by_text, by_mark, other, *by_number)

@@ -20,6 +20,7 @@ import stat
 import sys
 import tempfile
 import threading
+import time
 import weakref
 import zlib
 from collections.abc import Iterable, Iterator
@@ -430,18 +431,28 @@ def sha256_of(blocks: Iterable[bytes]) -> bytes:
 Item = TypeVar("Item")
 
 
-def ahead(items: Iterator[Item]) -> Iterator[Item]:
+def ahead(items: Iterator[Item], *, quick_s: float = 0.03) -> Iterator[Item]:
     """Produce the next item in a thread while the caller works on this one; its exceptions are raised here.
 
-    Where the system gives no thread, an item is produced when it is asked for.
+    While they take less than `quick_s`, or where the system gives no thread, items are produced when asked for: a new
+    thread of a small file compiles all patterns anew, which takes longer than checking it.
     """
-    with ThreadPoolExecutor(1, thread_name_prefix="ahead") as thread:
-        try:
-            coming = thread.submit(next, items, None)
-        except RuntimeError:
-            yield from items
+    while True:
+        began_s = time.process_time()  # of the processor: a busy machine makes no file a large one
+        if (item := next(items, None)) is None:
             return
-        while (item := coming.result()) is not None:
-            coming = thread.submit(next, items, None)
+        if time.process_time() - began_s >= quick_s:
+            break
+        yield item
+        del item
+    with ThreadPoolExecutor(1, thread_name_prefix="ahead") as thread:
+        while item is not None:
+            try:
+                coming = thread.submit(next, items, None)
+            except RuntimeError:
+                yield item
+                yield from items
+                return
             yield item
             del item  # free some megabytes while waiting for the next one
+            item = coming.result()

@@ -166,11 +166,12 @@ def _numbers(until: int) -> Iterator[int]:
     raise FileRefused("line 7 is cut")
 
 
-def test_items_come_in_order_and_errors_after_them() -> None:
+@pytest.mark.parametrize("quick_s", [0, 60])
+def test_items_come_in_order_and_errors_after_them(quick_s: float) -> None:
     """All that was made before an error is given before it, through several steps as well."""
     found = []
     with pytest.raises(FileRefused, match="line 7 is cut"):
-        for number in ahead(number * 2 for number in ahead(_numbers(50))):
+        for number in ahead((number * 2 for number in ahead(_numbers(50), quick_s=quick_s)), quick_s=quick_s):
             found.append(number)
     assert found == [number * 2 for number in range(50)]
     assert list(ahead(iter(()))) == []
@@ -185,11 +186,11 @@ def test_one_item_is_made_ahead_and_no_more() -> None:
             made.append((number, threading.current_thread().name))
             yield number
 
-    items = ahead(noted())
+    items = ahead(noted(), quick_s=0)
     assert next(items) == 0
     items.close()  # type: ignore[attr-defined]
     assert [number for number, _ in made] == [0, 1]
-    assert not {name for _, name in made} & {thread.name for thread in threading.enumerate()}
+    assert made[1][1] not in {thread.name for thread in threading.enumerate()}
 
 
 def test_without_threads_items_are_made_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,8 +201,8 @@ def test_without_threads_items_are_made_when_asked_for(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
     with pytest.raises(FileRefused, match="line 7 is cut"):
-        list(ahead(_numbers(3)))
-    assert list(ahead(iter(range(3)))) == [0, 1, 2]
+        list(ahead(_numbers(3), quick_s=0))
+    assert list(ahead(iter(range(3)), quick_s=0)) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("fault", [

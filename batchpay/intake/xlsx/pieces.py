@@ -288,7 +288,7 @@ def _part(archive: zipfile.ZipFile, path: str, *, common: bool) -> Iterator[byte
     """Read a part's XML in blocks, rewritten in the common form where it is not."""
     try:
         with archive.open(path) as stream:
-            blocks = ahead(_read_blocks(stream))
+            blocks = ahead(_read_blocks(stream), quick_s=0)
             yield from blocks if common else _CommonForm().of(blocks)
     except BROKEN:
         raise FileRefused("is a broken XLSX") from None
