@@ -13,7 +13,7 @@ Words are `of` one of our closed lists, or
 - account: stands in for an account number
 - truth: what programs in those languages write for TRUE and FALSE
 - null, remnant: what databases, programs and spreadsheets write for nothing, or for an error: exactly as they write it
-- field, code: what people call one of our columns, and what a rule's code says of it
+- field, code, event: what people call one of our columns, a rule's code, and a kind of the ledger's events
 """
 
 from __future__ import annotations

@@ -14,17 +14,12 @@ from batchpay.ledger.facts import CONFIRMED, WITHDRAWN
 from batchpay.ledger.records import PLAN_USED, POLICY, BatchSummary, Event
 from batchpay.payment import Environment, State, Totals, added_up, format_cents
 from batchpay.reports.page_parts import made_now, write
+from batchpay.schemas.words import called
 from batchpay.text import amount, counted, instant, local_time
 from batchpay.writing.atomic import Stream
 
-_DECISIONS = {
-    "released": "released rejected or held rows",
-    "resolved": "settled rows in doubt",
-    "cancelled": "cancelled pending rows",
-    CONFIRMED: "confirmed a return",
-    WITHDRAWN: "withdrew a return",
-}
-"""Events by which a person decides about rows, in words."""
+_DECISIONS = ("released", "resolved", "cancelled", CONFIRMED, WITHDRAWN)
+"""Events by which a person decides about rows."""
 _UNAUTHORIZED = ("R05", "R07", "R10", "R11", "R29", "R51")
 _SECTIONS = {
     "flags": (
@@ -105,7 +100,7 @@ def _decided(event: Event, batches: Mapping[str, BatchSummary]) -> Iterator[dict
     if event.kind == PLAN_USED:
         acts = [(datetime.fromisoformat(one["at"]), one["who"], "approved") for one in detail["approvals"]]
     elif event.kind in _DECISIONS:
-        acts = [(event.at, event.who, _DECISIONS[event.kind])]
+        acts = [(event.at, event.who, called("event")[event.kind])]
     elif event.kind == "registered" and event.why:
         acts = [(event.at, event.who, "paid the same content once more")]
     batch = batches.get(event.batch or "")

@@ -20,6 +20,7 @@ from pathlib import Path
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import PLAN_USED, BatchSummary, Event, LedgerRow
 from batchpay.payment import State, Totals
+from batchpay.schemas.words import called
 from batchpay.text import currencies_note, local_time, money, place_word, printable, row_count
 from batchpay.version import __version__
 from batchpay.writing.atomic import Stream, atomic_writer
@@ -203,6 +204,7 @@ def write(page: Page | Mapping[str, object], path: str | Path | Stream, template
     environment.filters.update(shown=shown, money=money, count=counted, rows=row_count, when=local_time)
     html = environment.from_string(template).stream(
         page=page,
+        acts=called("event"),
         # The two files are the program's own, so they go into the page as is.
         style=Markup(style),  # noqa: S704
         script=Markup(script),  # noqa: S704

@@ -13,6 +13,7 @@ from flask import Blueprint, Response, redirect, render_template, request, url_f
 from flask.typing import ResponseReturnValue
 
 from batchpay.payment import State
+from batchpay.schemas.words import called
 from batchpay.summary import summary_of_batch
 from batchpay.text import guarded, instant
 from batchpay.web import papers
@@ -129,12 +130,12 @@ def check() -> ResponseReturnValue:
 def _acts(here: Site, who: str) -> Iterator[HistoryEntry]:
     """Yield the events of ledger and page, the oldest first."""
     wanted = who.casefold()
-    names, sight = people_by_name(here), in_sight()
+    names, sight, acts = people_by_name(here), in_sight(), called("event")
     of_ledger = (
         HistoryEntry(
             one.at,
             person_named(one.who, names),
-            one.kind,
+            acts.get(one.kind, one.kind),
             one.why or "",
             one.batch or "",
             True,

@@ -150,7 +150,7 @@ def test_what_persons_decided_stands_in_the_history(tmp_path: Path) -> None:
         write_batch_page(ledger, ledger.find(name), tmp_path / "page.html")
     cells = Seen((tmp_path / "page.html").read_text("utf-8")).cells
     told = [line[1:] for line in cells if len(line) == 4]
-    assert ["resolved", "Ann (ann@pay1)", "seen <in> the portal"] in told
+    assert ["settled rows in doubt", "Ann (ann@pay1)", "seen <in> the portal"] in told
     assert ["accepted: 1", "Ann (ann@pay1)", "seen <in> the portal"] in told
 
 

@@ -133,7 +133,7 @@ def test_to_send_again_takes_a_second_person(doubtful: tuple[House, str, str]) -
     house.post("daniel", second, 409, request=one, decision="agree", password=True)
     (event,) = house.events("resolved")
     assert event["who"].startswith("Sam Reyes, agreed to by Daniel Osei (daniel (web))")
-    assert "Sam Reyes, agreed to by Daniel Osei (daniel) resolved" in house.page("lee", "/audit")
+    assert "Sam Reyes, agreed to by Daniel Osei (daniel) settled rows in doubt" in house.page("lee", "/audit")
     house.work()  # agreeing sends it: nothing else waits, and Daniel may resume the run
     page = house.page("daniel", f"/files/{file_id}/run")
     assert "Daniel Osei agreed that line 5 is sent again: never came" in page

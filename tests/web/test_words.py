@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from batchpay import ledger
+from batchpay.ledger.records import ARRIVED, CLOCK_ACCEPTED, MACHINE_ACCEPTED, WITNESS_ACCEPTED
 from batchpay.schemas.columns import COLUMNS
+from batchpay.schemas.words import called
 from batchpay.web.words import field, named, rule, without_options
 from tests.support.layouts import LAYOUTS
-from tests.web.house import House
+from tests.web.house import ROWS, House
 from tests.web.test_check_page import check_page, send
 from tests.web.test_layouts import answered
+
+WRITERS = {"event": 0, "Move": 2, "_say": 0, "_mover": 2, "SqliteMover": 2, "PostgresMover": 2}
+"""What writes an event, and which of its arguments is the kind."""
+HANDED_ON = {"kind", "event", "_event"}
+"""Arguments by which one of these calls another: what they stand for is named where the first is called."""
 
 
 def test_every_field_has_a_name_of_its_own() -> None:
@@ -55,3 +65,23 @@ def test_a_file_with_its_own_headings_is_told_by_them(house: House) -> None:
         sheet = house.get("maria", path).get_data(as_text=True)
         assert f"<b>{heading}</b> <q>091000018</q> the check digit does not match" in sheet
     assert f'<th scope="col">{heading}</th>' in check_page(house, file_id)
+
+
+def test_every_event_has_words(house: House) -> None:
+    """History and audit said "resolved", "fenced" and "plan used": the ledger's words for what its source can write."""
+    kinds = {MACHINE_ACCEPTED, CLOCK_ACCEPTED, WITNESS_ACCEPTED, ARRIVED}
+    modules = [ast.parse(path.read_text("utf-8")) for path in Path(ledger.__path__[0]).rglob("*.py")]
+    constants = dict[str, str]()
+    for node in (node for module in modules for node in module.body if isinstance(node, ast.Assign)):
+        names, values = (getattr(one, "elts", [one]) for one in (node.targets[0], node.value))
+        constants |= {ast.unparse(name): ast.unparse(value) for name, value in zip(names, values, strict=False)}
+    for call in (node for module in modules for node in ast.walk(module) if isinstance(node, ast.Call)):
+        place = WRITERS.get(ast.unparse(call.func).rpartition(".")[2], len(call.args))
+        for said in call.args[place : place + 1]:
+            name = ast.unparse(said).rpartition(".")[2]
+            kinds.add(constants.get(name, name).strip("'"))
+    assert len(kinds) > 30 and kinds - {*called("event")} == HANDED_ON
+    house.sent(*ROWS)
+    page = house.page("lee", "/audit")
+    assert "registered the payments of a file in the ledger" in page and "used a sealed plan in the ledger" in page
+    assert "registered the payments of a file" in house.get("lee", "/audit.csv").get_data(as_text=True)
