@@ -220,8 +220,8 @@ def summary_of_batch(batch: BatchSummary) -> Summary:
     """Read a batch's summary from the ledger."""
     outdated = note_if_outdated(batch.outdated)
     purged = batch.purged_at and (
-        f"names, details and messages were purged {local_time(batch.purged_at)}: results and reports can no longer be "
-        "written, and an export is matched by the gateway's reference alone"
+        f"names, details and messages were purged {local_time(batch.purged_at)}: results and reports can no "
+        "longer be written, and an export is matched by the gateway's reference alone"
     )
     left_out = batch.left_out
     told, several = left_out_note(left_out) if left_out else None, currencies_note(batch.currencies)

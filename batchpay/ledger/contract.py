@@ -22,27 +22,10 @@ from batchpay.ledger.days import NO_CHECK, NO_LIMITS
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
+    from batchpay.ledger import records
     from batchpay.ledger.columns import Earlier, Lookup, PaidTo, PaymentColumns, RejectedColumns
     from batchpay.ledger.days import DayCheck, DayLimits, MakerCheck, SendingDay, Sums
-    from batchpay.ledger.facts import Fact, FoundPayment, Key, NewFact
-    from batchpay.ledger.records import (
-        BatchSummary,
-        Decision,
-        Event,
-        HostRun,
-        LedgerRow,
-        LostWindow,
-        NewBatch,
-        Numbers,
-        OldBatch,
-        PaceNow,
-        PayeeFacts,
-        PendingPayment,
-        Purge,
-        RejectedRow,
-        RowColumns,
-        SignOff,
-    )
+    from batchpay.ledger.facts import Fact, Key, NewFact, SentPayment
     from batchpay.outcome import Finding, Outcome
     from batchpay.payment import Environment, State, Totals
 
@@ -88,7 +71,7 @@ class Run(Protocol):
     sending: SendingDay
     """The day on which its payments count, and which rows no longer fit the day's limits: they stay pending."""
 
-    def claim(self, limit: int) -> list[PendingPayment]:
+    def claim(self, limit: int) -> list[records.PendingPayment]:
         """Take the next due pending rows in file order that this run has not claimed yet, at most `limit`.
 
         Raises LedgerDamaged for a row that the tables have as due, and that was registered for a later day.
@@ -130,7 +113,7 @@ class SharedPace(Protocol):
     def remember(self, finding: Finding) -> None:
         """Keep what this run found. What can't be stored costs the next run a few refusals."""
 
-    def look(self) -> PaceNow | None:
+    def look(self) -> records.PaceNow | None:
         """Return who sends now and how long nobody may; None if the ledger does not answer: the last answer stands."""
 
     def pause(self, seconds: float) -> None:
@@ -170,10 +153,10 @@ class Ledger(Protocol):
 
     def find_digest(
         self, digest: bytes, environment: Environment, again_reason: str | None = None
-    ) -> BatchSummary | None:
+    ) -> records.BatchSummary | None:
         """Find an environment's latest batch with this content, or the latest that pays it again for that reason."""
 
-    def find_file(self, file_digest: str, environment: Environment) -> BatchSummary | None:
+    def find_file(self, file_digest: str, environment: Environment) -> records.BatchSummary | None:
         """Find an environment's latest batch of a file with these bytes of which a row was, or may be, paid."""
 
     def earlier(
@@ -208,7 +191,7 @@ class Ledger(Protocol):
         """
 
     def register(
-        self, batch: NewBatch, who: str, day_check: DayCheck = NO_CHECK
+        self, batch: records.NewBatch, who: str, day_check: DayCheck = NO_CHECK
     ) -> AbstractContextManager[Registering]:
         """Begin writing a batch, which fails if a day would have more than `day_check` allows."""
 
@@ -220,7 +203,7 @@ class Ledger(Protocol):
         why: str,
         *,
         registration_count_seen: int,
-        sign_off: SignOff | None = None,
+        sign_off: records.SignOff | None = None,
         allowed_duplicates: dict[str, Any] | None = None,
         day_check: DayCheck = NO_CHECK,
         lifts: Sequence[bytes] = (),
@@ -234,7 +217,7 @@ class Ledger(Protocol):
         through as duplicates, is recorded in the same transaction.
         """
 
-    def numbers_of(self, series: str, environment: Environment) -> Numbers:
+    def numbers_of(self, series: str, environment: Environment) -> records.Numbers:
         """Return the numbers of a series of files that are used: a row of each was or may be paid."""
 
     # Limits of a day: register and release keep them in their own transaction
@@ -253,7 +236,7 @@ class Ledger(Protocol):
 
     # Plans: register and release use one up in their own transaction
 
-    def use_plan(self, batch: str, who: str, sign_off: SignOff) -> None:
+    def use_plan(self, batch: str, who: str, sign_off: records.SignOff) -> None:
         """Record a plan that lets pending rows of a batch through and adds none; raises FileRefused if it was used."""
 
     def batch_of_plan(self, plan: str) -> str | None:
@@ -287,7 +270,7 @@ class Ledger(Protocol):
         A run of another machine holds it until its heartbeat, by the ledger's clock, is so old that it may be fenced.
         """
 
-    def abandoned(self, batch: BatchSummary) -> list[LedgerRow]:
+    def abandoned(self, batch: records.BatchSummary) -> list[records.LedgerRow]:
         """Return the rows that a dead run was sending; none while a run holds the batch.
 
         The next run puts them in doubt. An answer that was set aside is not unknown: its row is not among them.
@@ -321,7 +304,7 @@ class Ledger(Protocol):
     def pays_from_another_account(self, batch: str, api_id: str) -> bool:
         """Return whether a batch's latest run, or a person who moved its gateway since, named another `api_id`."""
 
-    def runs(self, batch: str) -> list[HostRun]:
+    def runs(self, batch: str) -> list[records.HostRun]:
         """Return a batch's runs if several machines can work on it, the first one first."""
 
     def shared_pace(self, environment: Environment, origin: str) -> SharedPace:
@@ -329,13 +312,13 @@ class Ledger(Protocol):
 
     # Reading
 
-    def find(self, reference: str | None, environment: Environment | None = None) -> BatchSummary:
+    def find(self, reference: str | None, environment: Environment | None = None) -> records.BatchSummary:
         """Find a batch by name or unique beginning; None means the latest. Raises WrongUse.
 
         Of one environment, if that is given: a batch of the other one is not taken.
         """
 
-    def batches(self) -> list[BatchSummary]:
+    def batches(self) -> list[records.BatchSummary]:
         """Return all batches, the latest first."""
 
     def last_event_at(self, batch: str) -> datetime:
@@ -346,7 +329,7 @@ class Ledger(Protocol):
 
     def rows(
         self, batch: str, states: Sequence[State] | None = None, cents: Collection[int] | None = None
-    ) -> Iterator[LedgerRow]:
+    ) -> Iterator[records.LedgerRow]:
         """Yield the rows that passed the rules, in file order, in constant memory.
 
         With `cents`, only those of these amounts: the details of the others are not even decrypted.
@@ -358,19 +341,19 @@ class Ledger(Protocol):
         states: Sequence[State] | None = None,
         cents: Collection[int] | None = None,
         due: date | None = None,
-    ) -> Iterator[RowColumns]:
+    ) -> Iterator[records.RowColumns]:
         """Yield the same rows a few thousand at a time, by column: several times faster for very many.
 
         With `due`, only those that may be sent on that day: a later one is not their day.
         """
 
-    def rejected(self, batch: str) -> Iterator[RejectedRow]:
+    def rejected(self, batch: str) -> Iterator[records.RejectedRow]:
         """Yield the rows that failed, in file order."""
 
-    def events(self, batch: str | None = None) -> Iterator[Event]:
+    def events(self, batch: str | None = None) -> Iterator[records.Event]:
         """Yield the history, the oldest event first."""
 
-    def latest_event(self, kind: str) -> Event | None:
+    def latest_event(self, kind: str) -> records.Event | None:
         """Find the latest event of a kind that is written rarely (any but `progress`)."""
 
     def identity(self) -> str:
@@ -387,7 +370,7 @@ class Ledger(Protocol):
 
     def payee_facts(
         self, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None = None
-    ) -> Mapping[bytes, PayeeFacts]:
+    ) -> Mapping[bytes, records.PayeeFacts]:
         """Look payees up by keyed digest; those without an accepted payment in the environment are left out.
 
         One of whom every payment came back has no `accounts`: it is new, though an account other than those is changed.
@@ -405,7 +388,7 @@ class Ledger(Protocol):
 
     # People
 
-    def resolve(self, batch: str, decisions: Sequence[Decision], who: str, why: str) -> int:
+    def resolve(self, batch: str, decisions: Sequence[records.Decision], who: str, why: str) -> int:
         """Settle rows in doubt, all or none, as one event; raises WrongUse if one isn't in doubt.
 
         Nor is a row sent again while a machine whose run was fenced, and was not heard from since, may still send it.
@@ -424,7 +407,7 @@ class Ledger(Protocol):
 
     def sent_rows(
         self, by: Key, values: Sequence[str | bytes], environment: Environment, since: datetime | None = None
-    ) -> Mapping[str | bytes, list[FoundPayment]]:
+    ) -> Mapping[str | bytes, list[SentPayment]]:
         """Find an environment's payments, in any state but rejected, by what a bank names them with.
 
         A paymentId or invoice number as a person wrote it, compared as duplicates are, a reference as the gateway wrote
@@ -502,7 +485,7 @@ class Ledger(Protocol):
     def zone(self) -> ZoneInfo | None:
         """Return the zone of the policy, in which days begin and end; None if nobody has set one."""
 
-    def policy(self) -> Event | None:
+    def policy(self) -> records.Event | None:
         """Return the latest event by which the policy was set, whose detail is all of it (workflows/policy.py)."""
 
     def set_policy(self, change: Callable[[dict[str, Any]], dict[str, Any]], who: str, why: str) -> None:
@@ -523,7 +506,7 @@ class Ledger(Protocol):
     def differences(self) -> Sequence[LedgerNotUsable]:
         """In what a ledger opened to be read is not the one that this machine knows, where and when it was."""
 
-    def lost_window(self) -> LostWindow | None:
+    def lost_window(self) -> records.LostWindow | None:
         """Return what a restored ledger may not know, until a person has settled it: nothing new is registered then."""
 
     def move_gateway(self, batches: Sequence[str], origin: str, api_id: str, who: str, why: str) -> None:
@@ -547,10 +530,10 @@ class Ledger(Protocol):
     def people_off(self) -> frozenset[str]:
         """Return the people of the page who were switched off: what they agreed to before does not count anymore."""
 
-    def old_batches(self, before: datetime) -> list[OldBatch]:
+    def old_batches(self, before: datetime) -> list[records.OldBatch]:
         """List the batches with names, details and messages to which nothing has happened since, the oldest first."""
 
-    def purge(self, before: datetime, who: str, why: str) -> Purge:
+    def purge(self, before: datetime, who: str, why: str) -> records.Purge:
         """Erase the texts of old batches whose rows are all final, then everything of them that the files still hold.
 
         Rows, amounts, states, references, digests, totals and history stay. A purge that was interrupted is completed,

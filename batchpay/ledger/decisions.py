@@ -16,25 +16,12 @@ from batchpay.errors import (
     LossNotSettled,
     WrongUse,
 )
+from batchpay.ledger import records
 from batchpay.ledger.columns import CANCELLED
 from batchpay.ledger.contract import RegisteredMeanwhile
 from batchpay.ledger.database import Statements, Store, Transaction, View
 from batchpay.ledger.event_chain import plan_detail, to_datetime
 from batchpay.ledger.mover import Mover
-from batchpay.ledger.records import (
-    CLOCK_ACCEPTED,
-    MACHINE_ACCEPTED,
-    PERSON_CHANGED,
-    PLAN_USED,
-    RESTORED_REASON,
-    SETTLED,
-    SETTLED_BY,
-    WITNESS_ACCEPTED,
-    Decision,
-    LostWindow,
-    SignOff,
-    what_accepting_means,
-)
 from batchpay.ledger.states import IN_DOUBT, PENDING, SENDING, STATE_CODES, IllegalMove
 from batchpay.payment import ON_THE_WEB, Actor, Totals
 
@@ -58,19 +45,21 @@ def require_undamaged(problems: Sequence[str]) -> None:
 def kind_of_acceptance(found: Sequence[LedgerNotUsable], *, rows_in_doubt: bool) -> str:
     """Return the kind of event of an acceptance; raises WrongUse if nothing differs, or what no person may accept."""
     for one in found:
-        if what_accepting_means(one, 0) is None:
+        if records.what_accepting_means(one, 0) is None:
             raise one
     if rows_in_doubt or any(isinstance(one, LedgerBehind) for one in found):
-        return WITNESS_ACCEPTED
+        return records.WITNESS_ACCEPTED
     if not found:
         raise WrongUse(
             "the ledger is the one that this machine knows, where it was; there is nothing to accept. If it was "
             "brought back all the same: --rows-in-doubt"
         )
-    return MACHINE_ACCEPTED if any(isinstance(one, LedgerElsewhere) for one in found) else CLOCK_ACCEPTED
+    return (
+        records.MACHINE_ACCEPTED if any(isinstance(one, LedgerElsewhere) for one in found) else records.CLOCK_ACCEPTED
+    )
 
 
-def settle(mover: Mover, decisions: Sequence[Decision], who: str, why: str) -> int:
+def settle(mover: Mover, decisions: Sequence[records.Decision], who: str, why: str) -> int:
     """Settle rows in doubt, as one event.
 
     Raises WrongUse if one is not in doubt, was sent once more than is known, or can't get the state decided.
@@ -89,7 +78,7 @@ def settle(mover: Mover, decisions: Sequence[Decision], who: str, why: str) -> i
         if not in_doubt:
             raise WrongUse(f"row {decision.row} is not in doubt; nothing was changed")
         mover.note_attempts(
-            in_doubt, state, f"{SETTLED_BY}{who}: {why}",
+            in_doubt, state, f"{records.SETTLED_BY}{who}: {why}",
             at=None if state == PENDING else at, references={decision.row: decision.gateway_reference},
         )  # fmt: skip
     mover.remember_payees()
@@ -115,14 +104,14 @@ def doubt(mover: Mover, day: date) -> int:
     pending = mover.rows_in(PENDING)
     for state, found in ((PENDING, pending), (SENDING, mover.rows_in(SENDING))):
         rows = mover.move(found, state, IN_DOUBT)
-        mover.note_attempts(rows, IN_DOUBT, RESTORED_REASON, at=None)
+        mover.note_attempts(rows, IN_DOUBT, records.RESTORED_REASON, at=None)
         marked_in_doubt += len(rows)
     mover.finish()
     mover.doubt_today(pending, day.toordinal())
     return marked_in_doubt
 
 
-def open_lost_window(view: View, statements: Statements) -> LostWindow | None:
+def open_lost_window(view: View, statements: Statements) -> records.LostWindow | None:
     """Find what the ledger may not know and no person has settled yet.
 
     An acceptance by an earlier version did not record what was lost; it blocks nothing.
@@ -131,9 +120,9 @@ def open_lost_window(view: View, statements: Statements) -> LostWindow | None:
     return None if known is None else window(known)
 
 
-def window(lost: dict[str, Any]) -> LostWindow:
+def window(lost: dict[str, Any]) -> records.LostWindow:
     """Read what `lost_by_now` wrote down."""
-    return LostWindow(to_datetime(lost["since"]), lost["last"] + 1, lost["witnessed"])
+    return records.LostWindow(to_datetime(lost["since"]), lost["last"] + 1, lost["witnessed"])
 
 
 def lost_by_now(view: View, statements: Statements, last: int, at: int, witnessed: int | None) -> dict[str, Any]:
@@ -153,10 +142,10 @@ def lost_by_now(view: View, statements: Statements, last: int, at: int, witnesse
 
 
 def _unsettled(view: View, statements: Statements) -> dict[str, Any] | None:
-    kinds = (WITNESS_ACCEPTED, SETTLED)
-    kind, detail = view.execute(statements.LAST_OF_KINDS, kinds).fetchone() or (SETTLED, "{}")
+    kinds = (records.WITNESS_ACCEPTED, records.SETTLED)
+    kind, detail = view.execute(statements.LAST_OF_KINDS, kinds).fetchone() or (records.SETTLED, "{}")
     known: dict[str, Any] = json.loads(detail)
-    return None if kind == SETTLED or "since" not in known else known
+    return None if kind == records.SETTLED or "since" not in known else known
 
 
 def require_settled(transaction: Transaction) -> None:
@@ -174,17 +163,17 @@ def confirm(store: Store, who: str, why: str) -> None:
     with store.transaction() as transaction:
         if open_lost_window(transaction, transaction.statements) is None:
             raise WrongUse("nothing that this ledger lost waits to be confirmed")
-        transaction.event(SETTLED, None, who, why or None, {})
+        transaction.event(records.SETTLED, None, who, why or None, {})
 
 
 def people_off(view: View, statements: Statements) -> frozenset[str]:
     """Return the people of the page who were switched off: each change of one of them notes all."""
-    kinds = (PERSON_CHANGED, PERSON_CHANGED)
+    kinds = (records.PERSON_CHANGED, records.PERSON_CHANGED)
     _, detail = view.execute(statements.LAST_OF_KINDS, kinds).fetchone() or ("", "{}")
     return frozenset(json.loads(detail).get("off", ()))
 
 
-def use_plan(transaction: Transaction, batch: int, who: str, sign_off: SignOff, adds: Totals) -> None:
+def use_plan(transaction: Transaction, batch: int, who: str, sign_off: records.SignOff, adds: Totals) -> None:
     """Use up a plan, in the transaction of what it lets through; raises if that is not what was approved."""
     if adds != sign_off.adds:
         raise LedgerNotUsable("what would be recorded differs from what the plan approved; nothing was recorded")
@@ -195,10 +184,10 @@ def use_plan(transaction: Transaction, batch: int, who: str, sign_off: SignOff, 
     off = {str(Actor(name, "", ON_THE_WEB)) for name in people_off(transaction, transaction.statements)}
     if off & {sign_off.prepared_by, *(approval.who for approval in sign_off.approvals)}:
         raise RegisteredMeanwhile("a person who agreed to the plan was switched off; look again")
-    transaction.event(PLAN_USED, batch, who, None, plan_detail(sign_off, adds))
+    transaction.event(records.PLAN_USED, batch, who, None, plan_detail(sign_off, adds))
 
 
 def batch_of_plan(view: View, statements: Statements, plan: str) -> str | None:
     """See contract.Ledger."""
-    used = view.execute(statements.PLANS_USED, (PLAN_USED,))
+    used = view.execute(statements.PLANS_USED, (records.PLAN_USED,))
     return next((name for name, detail in used if json.loads(detail)["plan"] == plan), None)

@@ -206,27 +206,16 @@ def batches_out_of_totals(view: View, statements: Statements) -> list[str]:
     ]
 
 
-def days_unlike_rows(view: View, statements: Statements) -> list[str]:
-    """Find days of which is not known what was sent on them: a limit would hold for another sum."""
-    return [
-        f"the ledger is damaged: what counts as sent on {date.fromordinal(day):%m/%d/%Y} differs from its rows"
-        for (day,) in view.execute(statements.DAYS_UNLIKE_ROWS)
-    ]
+def sums_unlike_rows(view: View, statements: Statements) -> Iterator[str]:
+    """Find what no longer goes with the rows: payments that would not be found as duplicates, and sums of days.
 
-
-def rows_without_bill(view: View, statements: Statements) -> list[str]:
-    """Find payments that would no longer be found as duplicates: the digest of bill or paymentId is missing."""
+    A payment whose digest of bill or paymentId is missing is unknown, and a limit would hold for another sum.
+    """
     missing = view.execute(statements.ROWS_WITHOUT_BILL).fetchone()[0]
-    if not missing:
-        return []
-    return [unknown_if_it_came_again(missing)]
-
-
-def texts_of_purged(view: View, statements: Statements) -> list[str]:
-    """Find texts that a purge had to erase."""
-    left = view.execute(statements.TEXTS_OF_PURGED).fetchone()[0]
-    have = counted(left, "answer of a purged batch has a text", "answers of purged batches have texts")
-    return [f"the ledger is damaged: {have}"] if left else []
+    if missing:
+        yield unknown_if_it_came_again(missing)
+    for (day,) in view.execute(statements.DAYS_UNLIKE_ROWS):
+        yield f"the ledger is damaged: what counts as sent on {date.fromordinal(day):%m/%d/%Y} differs from its rows"
 
 
 def unknown_if_it_came_again(payments: int) -> str:

@@ -87,7 +87,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundPayment:
+class SentPayment:
     """A payment that a line of a file of returns may be about."""
 
     batch: str

@@ -13,10 +13,10 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from batchpay.errors import LedgerDamaged
+from batchpay.errors import LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.database import Transaction
 from batchpay.ledger.records import TotalsDelta
-from batchpay.ledger.states import DECLINED, OPEN, PENDING, STATES, require_person
+from batchpay.ledger.states import DECLINED, IN_DOUBT, OPEN, PENDING, SENDING, STATES, require_person
 from batchpay.outcome import CUT, MASK, Outcome
 from batchpay.payment import State
 from batchpay.text import write_ranges
@@ -79,6 +79,19 @@ class Mover(ABC):
     @abstractmethod
     def reject(self, rows: Sequence[int], reasons: str) -> list[int]:
         """Reject those of the rows that are pending; return them. Raises IllegalMove if one may have been sent."""
+
+    def reject_all(self, rows: Sequence[int], reasons: str) -> None:
+        """Reject rows, as one event; raises LedgerNotUsable if one is not pending."""
+        if missing := set(rows).difference(self.reject(rows, reasons)):
+            raise LedgerNotUsable(f"row {min(missing)} is not pending, so it is not rejected any more")
+        self.finish()
+
+    def doubt_sending(self) -> int:
+        """Put what is still in sending in doubt, as one event, for its reason; return how many rows."""
+        rows = self.move(self.rows_in(SENDING), SENDING, IN_DOUBT)
+        self.note_attempts(rows, IN_DOUBT, self._why or "", at=None)
+        self.finish()
+        return len(rows)
 
     def note_attempts(
         self,

@@ -81,7 +81,9 @@ class BatchInWriting:
         for state in (PENDING, REJECTED):
             require("registered", NEW, state)
         self._new = new
-        self.name = self._free_name(transaction)
+        name = batch_name(new.digest)
+        taken = {found for (found,) in transaction.execute(transaction.statements.NAMES_LIKE, (name,))}
+        self.name = next(free for free in chain((name,), (f"{name}-{n}" for n in count(2))) if free not in taken)
         columns, options = json.dumps(list(new.columns)), json.dumps(new.options)
         self._about = [
             new.file, new.origin, columns, options, transaction.now_ms(), new.again_reason, new.environment.value,
@@ -147,11 +149,6 @@ class BatchInWriting:
             "pending": ",".join(self._ranges[PENDING]),
             "rejected": ",".join(self._ranges[REJECTED]),
         }
-
-    def _free_name(self, transaction: Transaction) -> str:
-        name = batch_name(self._new.digest)
-        taken = {found for (found,) in transaction.execute(transaction.statements.NAMES_LIKE, (name,))}
-        return next(free for free in chain((name,), (f"{name}-{n}" for n in count(2))) if free not in taken)
 
 
 def numbers_of(

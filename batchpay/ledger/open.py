@@ -23,7 +23,8 @@ from batchpay.ledger.witness import witness_files
 from batchpay.settings import LedgerSettings
 
 if TYPE_CHECKING:
-    from batchpay.ledger.records import Accepted, Contents
+    from batchpay.ledger.moving import Contents
+    from batchpay.ledger.records import Accepted
 
 _BESIDE = ("-wal", "-shm", "-journal", ".lock", ".new", ".d")
 """Endings of the files next to a ledger that belong to it; the last is a folder."""
@@ -39,8 +40,12 @@ def _is_postgres(settings: LedgerSettings) -> bool:
     return False
 
 
-def _postgres() -> ModuleType:
-    """Load what works with PostgreSQL; raises SettingsNotUsable if it is not installed."""
+def _opening(settings: LedgerSettings) -> ModuleType:
+    """Load what works with the database of a ledger; raises SettingsNotUsable if that is not installed."""
+    if not _is_postgres(settings):
+        from batchpay.ledger.sqlite import opening as of_sqlite
+
+        return of_sqlite
     if find_spec("psycopg") is None:
         raise SettingsNotUsable(f"ledger.url names a PostgreSQL database: {add_on_missing('postgres', 'psycopg')}")
     from batchpay.ledger.postgres import opening as of_postgres
@@ -50,14 +55,14 @@ def _postgres() -> ModuleType:
 
 def location(settings: LedgerSettings) -> LedgerPaths:
     """Return where the ledger, its key and its witness are; raises SettingsNotUsable."""
-    found: LedgerPaths = _postgres().location(settings) if _is_postgres(settings) else paths.location(settings)
+    found: LedgerPaths = _opening(settings).location(settings) if _is_postgres(settings) else paths.location(settings)
     return found
 
 
 def weaknesses(settings: LedgerSettings) -> list[str]:
     """Return what a person should know about where the ledger is, though it can be used; one sentence each."""
     if _is_postgres(settings):
-        of_database: list[str] = _postgres().weaknesses(settings)
+        of_database: list[str] = _opening(settings).weaknesses(settings)
         return of_database
     found = paths.weaknesses(location(settings))
     if machine_name(settings) is None:
@@ -99,15 +104,10 @@ def open_ledger(settings: LedgerSettings, *, create_as: str | None = None, read_
     `create_as` names who creates one if there is none (for a test gateway on loopback only; never in a database
     server). A ledger opened `read_only` can be read even if it is older than its witness. Raises LedgerNotUsable.
     """
-    if _is_postgres(settings):
-        found: Ledger = _postgres().open_ledger(settings, read_only=read_only)
-        return found
-    place = paths.location(settings)
-    if create_as is None:
-        paths.check_file(place.ledger)  # if there is none, that is reported without loading SQLite
-    from batchpay.ledger.sqlite import opening
-
-    return opening.open_ledger(place, machine_name(settings), create_as=create_as, read_only=read_only)
+    if create_as is None and not _is_postgres(settings):
+        paths.check_file(paths.location(settings).ledger)  # if there is none, that is reported without loading SQLite
+    found: Ledger = _opening(settings).open_ledger(settings, create_as=create_as, read_only=read_only)
+    return found
 
 
 @contextmanager
@@ -128,12 +128,7 @@ def bring_up_to_date(settings: LedgerSettings) -> None:
     Opening for writing does the same; opening only for reading refuses an older ledger. In a database server only the
     owner of the tables can do it, and no backup is made. Raises LedgerNotUsable.
     """
-    if _is_postgres(settings):
-        _postgres().bring_up_to_date(settings)
-        return
-    from batchpay.ledger.sqlite import opening
-
-    opening.bring_up_to_date(location(settings), machine_name(settings))
+    _opening(settings).bring_up_to_date(settings)
 
 
 def create_ledger(
@@ -145,14 +140,8 @@ def create_ledger(
     next to the key, it takes a person's reason, `beside_another`; else it raises LedgerBesideAnother before it has
     written anything. `owner_url` is a login of the same database that may create its tables. Raises LedgerNotUsable.
     """
-    if _is_postgres(settings):
-        made: LedgerPaths = _postgres().create_ledger(settings, who, beside_another, owner_url)
-        return made
-    if owner_url is not None:
-        raise WrongUse("--owner-url is for a ledger in a database server; ledger.url names a file")
-    from batchpay.ledger.sqlite import opening
-
-    return opening.create_ledger(location(settings), machine_name(settings), who, beside_another)
+    made: LedgerPaths = _opening(settings).create_ledger(settings, who, beside_another, owner_url)
+    return made
 
 
 def move(settings: LedgerSettings, to: str, who: str, why: str, *, owner_url: str | None = None) -> LedgerPaths:
@@ -164,25 +153,22 @@ def move(settings: LedgerSettings, to: str, who: str, why: str, *, owner_url: st
     """
     if _is_postgres(settings):
         raise WrongUse("a ledger in a database server is moved by the database's own means; ledger.url names no file")
-    from batchpay.ledger.sqlite import opening
-
-    place = paths.location(settings)
-    target = replace(settings, url=to, key_file=str(place.key))
+    target = replace(settings, url=to, key_file=str(location(settings).key))
     if not _is_postgres(target):
         raise WrongUse("a ledger moves to a PostgreSQL database: --to postgresql://…")
-    arriving, place_there = _postgres(), location(target)
+    arriving, place_there = _opening(target), location(target)
 
     def hand_over(contents: Contents) -> None:
         arriving.receive(target, owner_url, contents, who, why)
 
-    moved = opening.move(place, machine_name(settings), place_there.name, who, why, hand_over)
+    moved = _opening(settings).move(settings, place_there.name, who, why, hand_over)
     arriving.begin(target, owner_url, moved)
     return place_there
 
 
 def schema_text() -> str:
     """Return the SQL with which an administrator creates a ledger's tables in a PostgreSQL database."""
-    text: str = _postgres().print_schema()
+    text: str = _opening(LedgerSettings(url=_SCHEMES[0])).schema_text()
     return text
 
 
@@ -190,7 +176,7 @@ def join(settings: LedgerSettings, who: str, why: str) -> LedgerPaths:
     """Let this machine work with a ledger in a database server that it has never worked with; raises WrongUse."""
     if not _is_postgres(settings):
         raise WrongUse("only a ledger in a database server is joined; a file belongs to one machine")
-    joined: LedgerPaths = _postgres().join(settings, who, why)
+    joined: LedgerPaths = _opening(settings).join(settings, who, why)
     return joined
 
 
@@ -200,19 +186,10 @@ def accept(settings: LedgerSettings, who: str, why: str, *, rows_in_doubt: bool 
     If it may not know of payments made since, or with `rows_in_doubt`, rows that it would send become in doubt, and
     nothing new is registered until `confirm`. Raises WrongUse if nothing differs, LedgerDamaged.
     """
-    if _is_postgres(settings):
-        accepted: Accepted = _postgres().accept(settings, who, why, rows_in_doubt=rows_in_doubt)
-        return accepted
-    from batchpay.ledger.sqlite import opening
-
-    return opening.accept(location(settings), machine_name(settings), who, why, rows_in_doubt=rows_in_doubt)
+    accepted: Accepted = _opening(settings).accept(settings, who, why, rows_in_doubt=rows_in_doubt)
+    return accepted
 
 
 def confirm(settings: LedgerSettings, who: str, why: str = "") -> None:
     """Record a person's word that what a restored ledger lost is accounted for; raises WrongUse if nothing is open."""
-    if _is_postgres(settings):
-        _postgres().confirm(settings, who, why)
-        return
-    from batchpay.ledger.sqlite import opening
-
-    opening.confirm(location(settings), machine_name(settings), who, why)
+    _opening(settings).confirm(settings, who, why)

@@ -23,10 +23,7 @@ from batchpay.settings import LedgerSettings, config_directory, state_directory
 
 @dataclass(frozen=True, slots=True)
 class LedgerPaths:
-    """Where a ledger's files are, the locks on them, and when they can't be relied on: a path, its folder, its disk.
-
-    SQLite is not loaded: a check of a payment file does not need it if there is no ledger. A lock ends with its holder.
-    """
+    """Where a ledger's files are."""
 
     ledger: Path
     """The ledger; if a database server holds it, the path next to which this machine keeps its own files for it."""

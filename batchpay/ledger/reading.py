@@ -11,18 +11,10 @@ from typing import Any, Generic, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable, WrongUse
+from batchpay.ledger import event_chain
 from batchpay.ledger.columns import PaidTo
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.database import Statements, Store, View
-from batchpay.ledger.event_chain import (
-    DIRECTIONS,
-    account_changed,
-    account_noted,
-    maybe_datetime,
-    results_of,
-    to_datetime,
-    to_ms,
-)
 from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.records import POLICY, BatchSummary, Event, LedgerRow, PayeeFacts, RejectedRow, RowColumns
 from batchpay.ledger.states import STATES
@@ -50,29 +42,32 @@ def _summary(store: Store, view: View, found: tuple[Any, ...], day: date | None 
     for state, direction, count, sum_cents in view.execute(store.statements.TOTALS, (identity,)):
         by_state[STATES[state]] += Totals(count, sum_cents)
         if STATES[state] is not State.REJECTED:
-            by_direction[DIRECTIONS[direction]] += Totals(count, sum_cents)
-            apart.setdefault(STATES[state], {})[DIRECTIONS[direction]] = Totals(count, sum_cents)
+            by_direction[event_chain.DIRECTIONS[direction]] += Totals(count, sum_cents)
+            apart.setdefault(STATES[state], {})[event_chain.DIRECTIONS[direction]] = Totals(count, sum_cents)
     by_day: dict[date, dict[str, Totals]] = {}
     for pay_on, direction, count, sum_cents in (
         view.execute(store.statements.DAYS, (identity,)).fetchall() if by_state[State.PENDING].rows else ()
     ):
-        by_day.setdefault(date.fromordinal(pay_on), {})[DIRECTIONS[direction]] = Totals(count, sum_cents)
+        by_day.setdefault(date.fromordinal(pay_on), {})[event_chain.DIRECTIONS[direction]] = Totals(count, sum_cents)
     total = sum(by_state.values(), Totals())
     if total != Totals(rows, cents) or any(totals.rows < 0 for totals in by_state.values()):
         raise LedgerDamaged(f"the ledger is damaged: the states of batch {name} do not add up to its control totals")
     returned = view.execute(store.fact_statements.returned, {"batch": identity}).fetchall()
-    came_back = {DIRECTIONS[direction]: Totals(count, sum_cents) for direction, count, sum_cents in returned}
+    came_back = {
+        event_chain.DIRECTIONS[direction]: Totals(count, sum_cents) for direction, count, sum_cents in returned
+    }
     accepted = apart.get(State.ACCEPTED, {})
     if any(one.rows > accepted.get(word, Totals()).rows for word, one in came_back.items()):
         raise LedgerDamaged(f"the ledger is damaged: more of batch {name} came back than was accepted")
     return BatchSummary(
         batch=name, digest=digest, file=file, origin=origin,
-        environment=Environment(environment), registered_at=to_datetime(registered_at),
-        started_at=maybe_datetime(started), finished_at=maybe_datetime(finished), stopped=stopped,
+        environment=Environment(environment), registered_at=event_chain.to_datetime(registered_at), stopped=stopped,
+        started_at=event_chain.maybe_datetime(started), finished_at=event_chain.maybe_datetime(finished),
         columns=tuple(json.loads(columns)), total=total, by_state=by_state, by_direction=by_direction, apart=apart,
         again_reason=again, options=dict(json.loads(options)),
-        held_back=Totals(*json.loads(end or "{}").get("held back", (0, 0))), purged_at=maybe_datetime(purged),
-        outdated=store.outdated, by_day=by_day, today=day or today(store, view), returned_apart=came_back,
+        held_back=Totals(*json.loads(end or "{}").get("held back", (0, 0))), outdated=store.outdated,
+        purged_at=event_chain.maybe_datetime(purged), by_day=by_day, today=day or today(store, view),
+        returned_apart=came_back,
     )  # fmt: skip
 
 
@@ -95,7 +90,7 @@ def zone(store: Store, view: View) -> ZoneInfo | None:
 
 def today(store: Store, view: View, now_ms: int | None = None) -> date:
     """Return the day that it is, or was at a time."""
-    return to_datetime(store.now_ms() if now_ms is None else now_ms).astimezone(zone(store, view)).date()
+    return event_chain.to_datetime(store.now_ms() if now_ms is None else now_ms).astimezone(zone(store, view)).date()
 
 
 NEVER_MS = 1 << 62
@@ -112,7 +107,7 @@ def windows(now: datetime, days: int, apart: int, *, in_file: bool) -> dict[str,
         "in_file": int(in_file),
         "days": days,
         "apart": apart,
-        "since": to_ms(now - timedelta(days=days)) if days else NEVER_MS,
+        "since": event_chain.to_ms(now - timedelta(days=days)) if days else NEVER_MS,
         "today": now.date().toordinal(),
         "offset": offset // timedelta(milliseconds=1),
     }
@@ -150,10 +145,10 @@ class Details:
         (numbers, lines, codes, cents, directions, attempts, chunks, sent, finished, statuses, response_codes, messages,
          references, reasons) = found  # fmt: skip
         # Rows of one commit share their times.
-        moment_of = {time: maybe_datetime(time) for time in {*sent, *finished}}.__getitem__
+        moment_of = {time: event_chain.maybe_datetime(time) for time in {*sent, *finished}}.__getitem__
         return RowColumns(
             numbers, lines, list(map(STATES.__getitem__, codes)), cents,
-            list(map(DIRECTIONS.__getitem__, directions)), attempts, list(map(moment_of, sent)),
+            list(map(event_chain.DIRECTIONS.__getitem__, directions)), attempts, list(map(moment_of, sent)),
             list(map(moment_of, finished)), statuses, response_codes, messages, references, reasons,
             self.read(numbers, chunks),
         )  # fmt: skip
@@ -187,7 +182,7 @@ def summed_up(paid: Iterable[tuple[bytes, bytes, int, int]]) -> dict[bytes, Paye
 
 def _event(row: tuple[Any, ...]) -> Event:
     number, at, batch, kind, who, why, detail = row
-    return Event(number, to_datetime(at), batch, kind, who, why, detail)
+    return Event(number, event_chain.to_datetime(at), batch, kind, who, why, detail)
 
 
 class StoredReading(Ledger, Generic[StoreT]):
@@ -254,7 +249,7 @@ class StoredReading(Ledger, Generic[StoreT]):
     def _latest(self, statement: str, batch: str) -> datetime:
         number = self._batch(batch)
         with self.store.reading() as view:
-            return to_datetime(view.execute(statement, (number,)).fetchone()[0])
+            return event_chain.to_datetime(view.execute(statement, (number,)).fetchone()[0])
 
     def rows(
         self, batch: str, states: Sequence[State] | None = None, cents: Collection[int] | None = None
@@ -277,7 +272,7 @@ class StoredReading(Ledger, Generic[StoreT]):
         since: datetime,
         exclude_digest: bytes,
     ) -> list[PaidTo]:
-        asked = {"environment": environment.value, "since": to_ms(since), "digest": exclude_digest}
+        asked = {"environment": environment.value, "since": event_chain.to_ms(since), "digest": exclude_digest}
         paid: list[PaidTo] = []
         with self.store.reading() as view:
             if not view.execute(self.store.statements.BATCH_SINCE, asked).fetchone():
@@ -289,12 +284,10 @@ class StoredReading(Ledger, Generic[StoreT]):
                 texts = map(json.loads, Details(self.store, view, batch).read(*by_column[:2]))
                 for row, _, line, account, direction, cents, at, text in zip(*by_column, texts, strict=True):
                     invoice, place = text.get("invoiceNumber") or "", place_in_file(place_word(file), row, line)
+                    which, has_id = event_chain.DIRECTIONS[direction], bool(text.get("paymentId"))
                     paid.append(
-                        PaidTo(
-                            account, DIRECTIONS[direction], invoice, bool(text.get("paymentId")), cents, name, row,
-                            place, to_datetime(at),
-                        )
-                    )  # fmt: skip
+                        PaidTo(account, which, invoice, has_id, cents, name, row, place, event_chain.to_datetime(at))
+                    )
         return paid
 
     def origins(self, environment: Environment) -> list[str]:
@@ -320,10 +313,12 @@ class StoredReading(Ledger, Generic[StoreT]):
             yield from map(_event, self.store.stream(view, self.store.statements.NAMED_EVENTS, {"batch": number}))
 
     def results_of_runs(self, batch: str) -> set[str]:
-        return {path for detail in self._started_or_moved(batch) for path in results_of(detail)}
+        return {path for detail in self._started_or_moved(batch) for path in event_chain.results_of(detail)}
 
     def pays_from_another_account(self, batch: str, api_id: str) -> bool:
-        return account_changed(self._started_or_moved(batch), account_noted(self.store.keys, api_id))
+        return event_chain.account_changed(
+            self._started_or_moved(batch), event_chain.account_noted(self.store.keys, api_id)
+        )
 
     def _started_or_moved(self, batch: str) -> Iterator[str]:
         """Yield the details of a batch's starts and of its gateway's moves, in order."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Any
@@ -493,54 +493,6 @@ class TotalsDelta:
 
 MOVED, ARRIVED = "moved", "arrived"
 """Kinds of events by which a ledger ends in one place, and continues in the other."""
-Rows = Callable[[], Iterator[tuple[Any, ...]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """All tables of a ledger that moves, as they are; each may be read once, in the order given.
-
-    Batches and runs keep their numbers, as do rows and events, and sealed payloads their places, so the same key reads
-    them. The receiver recomputes what authenticates rows and events: each database has its own form of it.
-    """
-
-    ledger_id: str
-    place: str
-    """Where it was, for people."""
-    number: int
-    """Of its latest event."""
-    mac: bytes
-    registrations: int
-    has_older_digests: bool
-    """Whether it has payments whose digests are of an earlier form."""
-    events: Rows
-    """number, at, batch, kind, who, why, detail."""
-    batches: Rows
-    """id, name, digest, file, origin, columns, options, registered_at, again_reason, environment, row_count, cents."""
-    runs: Rows
-    """id, batch, who, started_at, finished_at, stopped."""
-    totals: Rows
-    """batch, state, direction, row_count, cents."""
-    payments: Rows
-    """In file order: batch, row, line, cents, direction, state, attempts, chunk, payee, account, sent_at, reasons,
-    pay_on, sent_on."""
-    attempts: Rows
-    """batch, row, attempt, sent_at, state, finished_at, status, code, message, reference, reason: each latest one."""
-    chunks: Rows
-    """batch, chunk, open_rows."""
-    bodies: Rows
-    """batch, chunk, sealed."""
-    details: Rows
-    """The same; none for batches that were purged."""
-    fingerprints: Rows
-    """number, batch, row, named."""
-    payment_ids: Rows
-    """number, batch, row."""
-    paid: Rows
-    """payee, account, batch, row_count, cents."""
-    facts: Rows
-    """Columns of `fact_statements.SEALED`, seal, corrected."""
-
 
 LEASE_S = 30.0
 """A machine whose heartbeat stands still for so long is taken for dead."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from glob import escape
@@ -156,6 +156,32 @@ class LateAnswers:
         """Return what the history says of them."""
         found: dict[str, Any] = {"unused": self.unused} if self.unused else {}
         return found | ({"answers": self.answers} if self.answers else {})
+
+
+def merge(
+    mover: Mover,
+    files: Iterable[Path],
+    keys: Keys,
+    batch: str,
+    use: Callable[[Spilled, Outcome], bool],
+    *,
+    is_unique: bool,
+) -> LateAnswers:
+    """Take over spilled outcomes as far as `use` can, and return the others.
+
+    What proves nothing is not used: the row becomes in doubt like any other found in sending.
+    """
+    late = LateAnswers()
+    for path in files:
+        for spilled in read_spill(path, keys, batch):
+            outcome = mover.judged({spilled.row: spilled.outcome}, is_unique=is_unique)[spilled.row]
+            try:
+                is_used = use(spilled, outcome)
+            except IllegalMove:
+                is_used = False
+            if not is_used:
+                late.add(mover, spilled, path)
+    return late
 
 
 _WORDS = {State.ACCEPTED: "accepted", State.DECLINED: "declined", State.PENDING: "not applied"}

@@ -11,42 +11,18 @@ from typing import Any, Generic, Self, TypeVar
 from zoneinfo import ZoneInfo
 
 from batchpay.errors import BatchHeld, BatchpayError, LedgerDamaged, LedgerNotUsable, WrongUse
-from batchpay.ledger import decisions, reading, retention
+from batchpay.ledger import decisions, event_chain, reading, records, retention
 from batchpay.ledger.columns import PaymentColumns
 from batchpay.ledger.contract import Run
 from batchpay.ledger.database import Parameters
 from batchpay.ledger.day_limits import added_alone, known, require_alone, require_within
 from batchpay.ledger.days import NO_CHECK, NO_LIMITS, DayCheck, DayLimits, MakerCheck, SendingDay, Sums
 from batchpay.ledger.decisions import open_lost_window, require_named, require_settled, settle
-from batchpay.ledger.event_chain import (
-    DIRECTION_CODES,
-    account_noted,
-    approvers_of,
-    limits_lifted,
-    noted_at_start,
-    to_datetime,
-    to_ms,
-)
 from batchpay.ledger.keys import BESIDE
 from batchpay.ledger.mover import Mover
 from batchpay.ledger.new_batch import ReleaseWriter, numbers_of, refuse_purged
 from batchpay.ledger.paths import BatchLocks
 from batchpay.ledger.reading import StoredReading, StoreT
-from batchpay.ledger.records import (
-    BACKED_UP,
-    PERSON_CHANGED,
-    PLAN_USED,
-    POLICY,
-    WITNESS_ACCEPTED,
-    BatchSummary,
-    Decision,
-    LedgerRow,
-    LostWindow,
-    Numbers,
-    OldBatch,
-    SignOff,
-    TotalsDelta,
-)
 from batchpay.ledger.spill import read_spill, refuse_unheard_answers, spill_files
 from batchpay.ledger.states import PENDING, REJECTED, require, require_person
 from batchpay.ledger.stored_facts import StoredFacts, lift
@@ -61,6 +37,8 @@ class StoredLedger(StoredFacts[StoreT], StoredReading[StoreT], ABC, Generic[Stor
 
     _new_run: Callable[..., _Run]
     """Begins a run, whose start notes what is to be noted."""
+    _mover: Callable[..., Mover]
+    """Moves rows of a batch in a transaction."""
 
     def __init__(self, store: StoreT, opened_after_s: float, beside: Path) -> None:
         """`beside` is the file on this machine next to which the batch locks are."""
@@ -89,7 +67,7 @@ class StoredLedger(StoredFacts[StoreT], StoredReading[StoreT], ABC, Generic[Stor
         return self.store.differences
 
     def now(self) -> datetime:
-        return to_datetime(self.store.now_ms() - self.store.ahead_ms)
+        return event_chain.to_datetime(self.store.now_ms() - self.store.ahead_ms)
 
     def today(self) -> date:
         with self.store.reading() as view:
@@ -107,7 +85,7 @@ class StoredLedger(StoredFacts[StoreT], StoredReading[StoreT], ABC, Generic[Stor
         with self.store.transaction() as transaction:
             transaction.registrations()  # until the end nobody else changes it
             changed = change(reading.policy(transaction, transaction.statements))
-            transaction.event(POLICY, None, who, why, changed)
+            transaction.event(records.POLICY, None, who, why, changed)
 
     @property
     def clock_ahead(self) -> timedelta:
@@ -158,8 +136,8 @@ class StoredLedger(StoredFacts[StoreT], StoredReading[StoreT], ABC, Generic[Stor
         day: date | None = None,
         limits: DayLimits = NO_LIMITS,
     ) -> _Run:
-        noted, number = noted_at_start(self.store.keys, results, api_id), self._held_batch(batch)
-        limits = limits.without(limits_lifted(self._signed(number)))
+        noted, number = event_chain.noted_at_start(self.store.keys, results, api_id), self._held_batch(batch)
+        limits = limits.without(event_chain.limits_lifted(self._signed(number)))
         sending = SendingDay(self.find(batch).environment, day or self.today(), limits)
         self._check_before_run(number)
         is_unique = reference_is_unique
@@ -173,7 +151,7 @@ class StoredLedger(StoredFacts[StoreT], StoredReading[StoreT], ABC, Generic[Stor
         with self.store.transaction() as transaction:
             return decisions.cancel(self._mover(transaction, number, "cancelled", who, why), rows)
 
-    def resolve(self, batch: str, decisions: Sequence[Decision], who: str, why: str) -> int:
+    def resolve(self, batch: str, decisions: Sequence[records.Decision], who: str, why: str) -> int:
         number = self._batch(batch)
         require_named("rows in doubt are settled", who, why)
         refuse_unheard_answers(self.store.witness.path, self.store.keys, batch, decisions)
@@ -187,14 +165,10 @@ class StoredLedger(StoredFacts[StoreT], StoredReading[StoreT], ABC, Generic[Stor
         """Raise WrongUse for a row to be sent again while a machine whose run was fenced may still send it."""
 
     @abstractmethod
-    def _mover(self, transaction: Any, batch: int, event: str, who: str, why: str) -> Mover:
-        """Return what moves rows of a batch in a transaction."""
-
-    @abstractmethod
     def _check_before_run(self, number: int) -> None:
         """Hold a batch against its history."""
 
-    def numbers_of(self, series: str, environment: Environment) -> Numbers:
+    def numbers_of(self, series: str, environment: Environment) -> records.Numbers:
         with self.store.reading() as view:
             return numbers_of(view, self.store.statements, series, environment)
 
@@ -206,12 +180,12 @@ class StoredLedger(StoredFacts[StoreT], StoredReading[StoreT], ABC, Generic[Stor
         why: str,
         *,
         registration_count_seen: int,
-        sign_off: SignOff | None = None,
+        sign_off: records.SignOff | None = None,
         allowed_duplicates: dict[str, Any] | None = None,
         day_check: DayCheck = NO_CHECK,
         lifts: Sequence[bytes] = (),
     ) -> int:
-        number, released, changes, adds = self._batch(batch), list[int](), TotalsDelta(), Sums()
+        number, released, changes, adds = self._batch(batch), list[int](), records.TotalsDelta(), Sums()
         require("released", REJECTED, PENDING)
         require_person("released", who, why)
         reasons = {one.row: one.reasons for one in self.rejected(batch)}
@@ -245,7 +219,7 @@ class StoredLedger(StoredFacts[StoreT], StoredReading[StoreT], ABC, Generic[Stor
     def _release_writer(self, transaction: Any, batch: int, seen: int) -> ReleaseWriter:
         """Return what makes rejected rows of a batch pending; `seen` is as in `release`."""
 
-    def use_plan(self, batch: str, who: str, sign_off: SignOff) -> None:
+    def use_plan(self, batch: str, who: str, sign_off: records.SignOff) -> None:
         number = self._batch(batch)
         with self.store.transaction() as transaction:
             decisions.use_plan(transaction, number, who, sign_off, Totals())
@@ -257,7 +231,7 @@ class StoredLedger(StoredFacts[StoreT], StoredReading[StoreT], ABC, Generic[Stor
     def day_check(self, environment: Environment, limits: DayLimits) -> DayCheck:
         today = self.today()
         begins = datetime.combine(today, time(), self.zone()).astimezone()
-        return DayCheck(limits, environment.value, today.toordinal(), to_ms(begins))
+        return DayCheck(limits, environment.value, today.toordinal(), event_chain.to_ms(begins))
 
     def known_of_days(self, check: DayCheck, adds: Sums) -> Sums:
         with self.store.reading() as view:
@@ -266,24 +240,24 @@ class StoredLedger(StoredFacts[StoreT], StoredReading[StoreT], ABC, Generic[Stor
     def added_alone(self, environment: Environment, maker: MakerCheck) -> Mapping[str, int]:
         with self.store.reading() as view:
             found = added_alone(view, self.store.statements, environment.value, maker)
-            return {word: found[code] for word, code in DIRECTION_CODES.items()}
+            return {word: found[code] for word, code in event_chain.DIRECTION_CODES.items()}
 
     def sent_on(self, environment: Environment, day: date) -> Mapping[str, int]:
         with self.store.reading() as view:
             asked = {"environment": environment.value, "day": day.toordinal()}
             found = dict(view.execute(self.store.statements.SENT_BY_DIRECTION, asked).fetchall())
-            return {word: found.get(code, 0) for word, code in DIRECTION_CODES.items()}
+            return {word: found.get(code, 0) for word, code in event_chain.DIRECTION_CODES.items()}
 
     def approvers(self, batch: str) -> int:
-        return approvers_of(self._signed(self._batch(batch)))
+        return event_chain.approvers_of(self._signed(self._batch(batch)))
 
     def _signed(self, number: int) -> list[tuple[str, str]]:
         """Return kind and detail of the events that say who agreed to what of a batch."""
-        kinds = ("registered", "released", PLAN_USED)
+        kinds = ("registered", "released", records.PLAN_USED)
         with self.store.reading() as view:
             return view.execute(self.store.statements.EVENTS_OF_KINDS, (number, *kinds)).fetchall()
 
-    def abandoned(self, batch: BatchSummary) -> list[LedgerRow]:
+    def abandoned(self, batch: records.BatchSummary) -> list[records.LedgerRow]:
         if not batch.by_state[State.SENDING].rows or self.is_held(batch.digest):
             return []
         spilled = spill_files(self.store.witness.path, batch.batch)
@@ -295,16 +269,16 @@ class StoredLedger(StoredFacts[StoreT], StoredReading[StoreT], ABC, Generic[Stor
         return self.store.ledger_id
 
     def restored_at(self) -> datetime | None:
-        accepted = self.latest_event(WITNESS_ACCEPTED)
+        accepted = self.latest_event(records.WITNESS_ACCEPTED)
         return accepted.at if accepted else None
 
-    def lost_window(self) -> LostWindow | None:
+    def lost_window(self) -> records.LostWindow | None:
         with self.store.reading() as view:
             return open_lost_window(view, self.store.statements)
 
     def move_gateway(self, batches: Sequence[str], origin: str, api_id: str, who: str, why: str) -> None:
         require_named("a gateway is moved", who, why)
-        account = account_noted(self.store.keys, api_id)
+        account = event_chain.account_noted(self.store.keys, api_id)
         with self.store.transaction() as transaction:
             for name in batches:
                 found = transaction.one(transaction.statements.ORIGIN_OF_BATCH, (name,))
@@ -315,24 +289,24 @@ class StoredLedger(StoredFacts[StoreT], StoredReading[StoreT], ABC, Generic[Stor
 
     def note_backup(self, who: str, name: str) -> None:
         with self.store.transaction() as transaction:
-            transaction.event(BACKED_UP, None, who, None, {"file": name})
+            transaction.event(records.BACKED_UP, None, who, None, {"file": name})
 
     def note_person(self, who: str, what: str, name: str = "", *, is_off: bool = False) -> None:
         with self.store.transaction() as transaction:
             transaction.registrations()  # until the end no plan is used
             off = decisions.people_off(transaction, transaction.statements) - {name} | ({name} if is_off else set())
-            transaction.event(PERSON_CHANGED, None, who, what, {"off": sorted(off)} if off else {})
+            transaction.event(records.PERSON_CHANGED, None, who, what, {"off": sorted(off)} if off else {})
 
     def people_off(self) -> frozenset[str]:
         with self.store.reading() as view:
             return decisions.people_off(view, self.store.statements)
 
-    def old_batches(self, before: datetime) -> list[OldBatch]:
+    def old_batches(self, before: datetime) -> list[records.OldBatch]:
         return retention.old_batches(self.store, self.batches(), before)
 
     def _erase_old(
         self, before: datetime, who: str, why: str, erase_texts: retention.EraseTexts
-    ) -> tuple[list[OldBatch], list[str]]:
+    ) -> tuple[list[records.OldBatch], list[str]]:
         """Erase the texts of old batches that are final; return these, and the names of those that are held."""
         erased, held = [], []
         for old in self.old_batches(before):

@@ -28,9 +28,9 @@ from batchpay.ledger.facts import (
     WITHDRAWN,
     Fact,
     FactKind,
-    FoundPayment,
     Key,
     NewFact,
+    SentPayment,
 )
 from batchpay.ledger.payload import place_of as place_of_payload
 from batchpay.ledger.payload import texts_in, unsealed
@@ -171,9 +171,9 @@ class _Look:
         asked = {"batch": batch, "rows": json.dumps(sorted(rows))}
         return self._view.execute(self._sql.payments, asked).fetchall()
 
-    def payments(self, places: Iterable[_Place]) -> dict[_Place, FoundPayment]:
+    def payments(self, places: Iterable[_Place]) -> dict[_Place, SentPayment]:
         """Return rows that passed the rules."""
-        found: dict[_Place, FoundPayment] = {}
+        found: dict[_Place, SentPayment] = {}
         for batch, rows in _by_batch(place for place in places if place[0] in self.names).items():
             facts: defaultdict[int, list[Fact]] = defaultdict(list)
             for fact in self.facts(self._sql.of_batch, rows, batch=batch):
@@ -182,7 +182,7 @@ class _Look:
             known = sorted(self._rows(batch, rows), key=lambda row: row[0])
             texts = Details(self._store, self._view, batch).read([one[0] for one in known], [one[-1] for one in known])
             for (row, line, state, cents, direction, sent_at, account, _), text in zip(known, texts, strict=True):
-                found[batch, row] = FoundPayment(
+                found[batch, row] = SentPayment(
                     self.names[batch][0], row, line, STATES[state], cents, DIRECTIONS[direction],
                     maybe_datetime(sent_at), account, b'"recurringIndicator":"TRUE"' in text, tuple(facts[row]),
                 )  # fmt: skip
@@ -248,7 +248,7 @@ class StoredFacts(Generic[StoreT]):
 
     def sent_rows(
         self, by: Key, values: Sequence[str | bytes], environment: Environment, since: datetime | None = None
-    ) -> Mapping[str | bytes, list[FoundPayment]]:
+    ) -> Mapping[str | bytes, list[SentPayment]]:
         with self.store.reading() as view:
             look = _Look(self.store, view, environment)
             places = look.places(by, values, since)
@@ -419,7 +419,7 @@ def _marks(fact: Fact | NewFact, is_recurring: bool, withdrawn: bool) -> set[tup
     return {(*place, fact.day) if is_recurring else place}
 
 
-class Match(NamedTuple):
+class EarlierMatch(NamedTuple):
     """An earlier payment that a row repeats."""
 
     row: int
@@ -436,8 +436,8 @@ def told(
     view: View,
     names: Mapping[int, tuple[str, str]],
     lookup: Lookup,
-    found: dict[int, Match],
-    every: Callable[[set[int]], Iterable[Match]],
+    found: dict[int, EarlierMatch],
+    every: Callable[[set[int]], Iterable[EarlierMatch]],
 ) -> list[Earlier]:
     """Return what was found, the closest match of each row; `every` finds all matches of some rows.
 
@@ -446,10 +446,10 @@ def told(
     """
     returns_of = cache(lambda batch: counted_returns(store, view, batch))
 
-    def came_back(match: Match) -> Any:
+    def came_back(match: EarlierMatch) -> Any:
         return returns_of(match.batch).get(match.earlier_row)
 
-    matches: defaultdict[int, set[Match]] = defaultdict(set)
+    matches: defaultdict[int, set[EarlierMatch]] = defaultdict(set)
     asked = {row for row, match in found.items() if match.same >= SamePayment.BILL and came_back(match)}
     for match in every(asked) if asked else ():
         if match.same >= SamePayment.BILL:

@@ -59,7 +59,7 @@ _PAGES = {Notice.APPROVAL_REQUESTED: "/to-approve", Notice.POLICY_LOWERING: "/to
 
 
 @dataclass(slots=True)
-class _Call:
+class _Notices:
     """What is known of one call's notices."""
 
     address: Address | None = None
@@ -67,7 +67,7 @@ class _Call:
     is_silent: bool = False
 
 
-_CALL: ContextVar[_Call] = ContextVar("notices")
+_CALL: ContextVar[_Notices] = ContextVar("notices")
 """Of one command, or of one thread of the page."""
 
 
@@ -186,7 +186,7 @@ def _send(settings: Settings, body: Mapping[str, Any]) -> str | None:
     try:
         call = _CALL.get()
     except LookupError:
-        _CALL.set(call := _Call())
+        _CALL.set(call := _Notices())
     if call.is_silent:
         return None
     try:

@@ -232,25 +232,15 @@ def _doubt(row: LedgerRow, timeout_s: float, restored_at: datetime | None) -> Do
 
 
 def _sheet_row(batch: str, doubt: Doubt) -> list[str | None]:
-    return [
-        f"{BATCH_MARK}{batch}",
-        str(doubt.row),
-        None if doubt.line is None else str(doubt.line),
-        doubt.reference,
-        format_cents(doubt.amount_cents),
-        doubt.currency,
-        doubt.direction,
-        doubt.name,
-        doubt.account,
-        instant(doubt.sent_from) or _unknown(doubt),
-        instant(doubt.sent_until),
-        _local(doubt.sent_from),
-        _local(doubt.sent_until),
-        doubt.why,
-        None,
-        None,
-        None,
-    ]
+    cells = doubt.as_json() | {
+        "batch": f"{BATCH_MARK}{batch}",
+        "sent_from_utc": instant(doubt.sent_from) or _unknown(doubt),
+        "sent_until_utc": instant(doubt.sent_until),
+        "sent_from_local": doubt.sent_from and local_time(doubt.sent_from),
+        "sent_until_local": doubt.sent_until and local_time(doubt.sent_until),
+        "why_in_doubt": doubt.why,
+    }
+    return [None if (cell := cells.get(name)) is None else str(cell) for name in HEADER]
 
 
 def _unknown(doubt: Doubt) -> str:
@@ -259,10 +249,6 @@ def _unknown(doubt: Doubt) -> str:
     Another sheet of the row differs, and so does one written before the same backup was restored again.
     """
     return f"{_UNKNOWN} (attempts known: {doubt.attempts}, ledger restored {instant(doubt.restored_at)})"
-
-
-def _local(moment: datetime | None) -> str | None:
-    return None if moment is None else local_time(moment)
 
 
 def _read_line(

@@ -34,17 +34,8 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.outcome import MASK
 from batchpay.payment import Direction
+from batchpay.reconciliation import sheet_reader
 from batchpay.reconciliation.resolution import BATCH_MARK
-from batchpay.reconciliation.sheet_reader import (
-    LOST_DIGITS,
-    day_comes_first,
-    foreign_cents,
-    foreign_date,
-    last_four_of,
-    read_sheet,
-    sheet_names,
-    side_cents,
-)
 from batchpay.schemas.words import header_key, headers, meaning, words
 from batchpay.writing.atomic import Stream
 
@@ -175,7 +166,11 @@ class ExportMap:
             name
             for index, name in enumerate(header)
             if _may_be_header(name)
-            and any("." in one[index] and foreign_cents(one[index]) is not None for one in lines if index < len(one))
+            and any(
+                "." in one[index] and sheet_reader.foreign_cents(one[index]) is not None
+                for one in lines
+                if index < len(one)
+            )
         ]
         if {header_key(name) for name in header}.intersection(USUAL_HEADERS["amount"]):
             asked = (
@@ -379,7 +374,7 @@ def read_export(path: str | Path | Stream, mapping: ExportMap) -> Export:
     payments: list[ExportLine] = []
     batches: set[str] = set()
     skipped, dates, sheet = 0, set[str](), only_sheet(path, mapping)
-    with closing(read_sheet(path, sheet)) as lines:
+    with closing(sheet_reader.read_sheet(path, sheet)) as lines:
         header, at, rest = find_header(path, lines, mapping)
         dated = {index for index, name in enumerate(header) if header_key(name) in USUAL_HEADERS["date"]}
         dated |= {at["date"]} if "date" in at else set()
@@ -402,9 +397,11 @@ def read_export(path: str | Path | Stream, mapping: ExportMap) -> Export:
         at.pop("reference", None)
         for payment in payments:
             payment.reference = ""
-    day_first = day_comes_first(dates)
+    day_first = sheet_reader.day_comes_first(dates)
     for payment in payments:
-        payment.on = foreign_date(payment.date_text, day_first=bool(day_first), pattern=mapping.date_pattern)
+        payment.on = sheet_reader.foreign_date(
+            payment.date_text, day_first=bool(day_first), pattern=mapping.date_pattern
+        )
     columns = {kind: header[index] for kind, index in at.items()}
     if further:
         columns["also"] = ", ".join(further.values())
@@ -416,12 +413,12 @@ def read_export(path: str | Path | Stream, mapping: ExportMap) -> Export:
 
 def only_sheet(path: str | Path | Stream, mapping: ExportMap) -> str | None:
     """Name the sheet with the payments; raises FileRefused if several have some, as returns may have their own."""
-    names = sheet_names(path)
+    names = sheet_reader.sheet_names(path)
     if len(names) < 2:
         return None
     with_numbers, with_text = list[str](), list[str]()
     for name in names:
-        with closing(read_sheet(path, name)) as lines:
+        with closing(sheet_reader.read_sheet(path, name)) as lines:
             known = [at for _, cells in islice(lines, _HEADER_LINES) if (at := _columns_of(cells, mapping))]
         if known:
             (with_numbers if any(_NUMBERS & at.keys() for at in known) else with_text).append(name)
@@ -450,7 +447,7 @@ def find_header(
 
 
 def _may_be_header(cell: str) -> bool:
-    return bool(cell) and not _LONG_NUMBER.search(cell) and foreign_cents(cell) is None
+    return bool(cell) and not _LONG_NUMBER.search(cell) and sheet_reader.foreign_cents(cell) is None
 
 
 def headers_seen(header: Sequence[str]) -> str:
@@ -502,7 +499,9 @@ def _objection(cells: Sequence[str], further: dict[int, str], mapping: ExportMap
         text, name = _text(cells[index]) if index < len(cells) else "", header_key(header)
         word, standing = folded_word(text), mapping.standing_of(text)
         if _is_of_returns(name):
-            objects = not (_NOT_RETURNED.fullmatch(word) or _CHANGE.fullmatch(word)) and foreign_cents(text) != 0
+            objects = (
+                not (_NOT_RETURNED.fullmatch(word) or _CHANGE.fullmatch(word)) and sheet_reader.foreign_cents(text) != 0
+            )
         elif _is_kind(name) or name == "state":
             objects = standing is ReportedStatus.DECLINED or mapping.says_it_came_back(text)
         else:
@@ -534,17 +533,19 @@ def _payment(line: int, cells: Sequence[str], at: dict[str, int], mapping: Expor
         return cells[index] if index is not None and index < len(cells) else ""
 
     reference, invoice = (_text(cell(kind)) for kind in ("reference", "invoice"))
-    last_four = last_four_of(cell("last_four"))
+    last_four = sheet_reader.last_four_of(cell("last_four"))
     date_text = "" if meaning("total", cell("date")) else _text(cell("date"))
     is_total = meaning("total", reference or invoice) is not None
     if not (last_four or date_text) and (is_total or not (reference or invoice)):
         return None
     if "amount" in at:
         amount_text = cell("amount")
-        cents = foreign_cents(amount_text)
+        cents = sheet_reader.foreign_cents(amount_text)
     else:
-        amount_text = next((text for text in map(cell, ("debit", "credit")) if side_cents(text) != 0), "")
-        cents = _two_columns(cell("debit"), cell("credit"))
+        amount_text = next((text for text in map(cell, ("debit", "credit")) if sheet_reader.side_cents(text) != 0), "")
+        out, into = map(sheet_reader.side_cents, (cell("debit"), cell("credit")))
+        # One column for money out and one for money in: one of them is blank or zero.
+        cents = None if out is None or into is None or bool(out) == bool(into) else into - abs(out)
     status = _text(cell("status"))
     return ExportLine(
         line=line,
@@ -562,13 +563,5 @@ def _payment(line: int, cells: Sequence[str], at: dict[str, int], mapping: Expor
     )
 
 
-def _two_columns(debit: str, credit: str) -> int | None:
-    """Return the cents of a line with one column for money out and one for money in, one of them blank or zero."""
-    out, into = map(side_cents, (debit, credit))
-    if out is None or into is None or bool(out) == bool(into):
-        return None
-    return into - abs(out)
-
-
 def _text(cell: str) -> str:
-    return "" if cell == LOST_DIGITS else cell[:_TEXT_CHARACTERS_MAX]
+    return "" if cell == sheet_reader.LOST_DIGITS else cell[:_TEXT_CHARACTERS_MAX]

@@ -14,28 +14,15 @@ from functools import lru_cache
 
 import polars as pl
 
-from batchpay.schemas import checks, identity
-from batchpay.schemas.columns import (
-    ACH,
-    BARE_ROW,
-    BILLING,
-    COLUMNS,
-    CORRECTED,
-    PAY_ON,
-    PAYMENT_ID,
-    RECURRING,
-    SHIPPING,
-    TOP,
-    WARNED,
-)
+from batchpay.schemas import checks, columns, identity
 from batchpay.settings import GatewaySettings
 
 _ESCAPES = {character: json.dumps(character)[1:-1] for character in map(chr, (*range(0x20), 0x22, 0x5C))}
 """Characters that must be escaped in a JSON string."""
 
 _SHOWN = (
-    PAYMENT_ID, PAY_ON, "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "recurringStartDate",
-    "amount", "currencyCode",
+    columns.PAYMENT_ID, columns.PAY_ON, "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator",
+    "recurringStartDate", "amount", "currencyCode",
 )  # fmt: skip
 """Columns of the payment file that the ledger keeps as they are, for results and for a later check of the rules."""
 
@@ -65,16 +52,16 @@ def texts_of(frame: pl.DataFrame, carried: Sequence[str], form: RequestForm) -> 
 
     Rows passed every rule; all known columns are there as text. `carried` are the file's columns that are not known.
     """
-    noted = [name for name in (CORRECTED, WARNED) if name in frame.columns]
+    noted = [name for name in (columns.CORRECTED, columns.WARNED) if name in frame.columns]
     stamped = _hide_account(_stamp_invoices(frame, form), carried)
-    escaped = _escape(stamped, (*COLUMNS, *noted, *carried))
+    escaped = _escape(stamped, (*columns.COLUMNS, *noted, *carried))
     return escaped.select(body=_body(escaped, form), details=_details(_filled(escaped), tuple(carried)))
 
 
 def show_requests(frame: pl.DataFrame, form: RequestForm) -> list[str]:
     """Return bodies as they would be sent, account and routing number masked: for people to read."""
     masked = [checks.masked(pl.col(name)).alias(name) for name in ("achAccountNumber", "achRoutingNumber")]
-    escaped = _escape(_stamp_invoices(frame, form).with_columns(masked), COLUMNS)
+    escaped = _escape(_stamp_invoices(frame, form).with_columns(masked), columns.COLUMNS)
     return escaped.select(_body(escaped, form)).to_series().to_list()
 
 
@@ -100,8 +87,12 @@ def _hide_account(frame: pl.DataFrame, carried: Sequence[str]) -> pl.DataFrame:
 
 def _escape(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     """Escape cells for a JSON string; columns of the chunk in which nothing needs escaping stay as they are."""
-    if BARE_ROW in frame.columns and CORRECTED not in frame.columns and frame[BARE_ROW].all(ignore_nulls=False):
-        names = [WARNED] if WARNED in frame.columns else []  # known from the bytes of the file
+    if (
+        columns.BARE_ROW in frame.columns
+        and columns.CORRECTED not in frame.columns
+        and frame[columns.BARE_ROW].all(ignore_nulls=False)
+    ):
+        names = [columns.WARNED] if columns.WARNED in frame.columns else []  # known from the bytes of the file
     if not names:
         return frame
     cells = frame.select(pl.col(names).str.join("").cast(pl.Binary)).row(0, named=True)
@@ -145,10 +136,10 @@ def _details(chunk: _Filled, carried: tuple[str, ...]) -> pl.Expr:
     filled = dict(chunk)
     members = [*_texts(filled, _SHOWN), _Member(('"name":"', pl.col("achNameOnCheck"), '"'), always=True)]
     members.append(_Member(('"account":"', checks.masked(pl.col("achAccountNumber")), '"'), always=True))
-    if CORRECTED in filled:
-        members.append(_Member(('"accepted_suggestions":"', pl.col(CORRECTED), '"'), always=False))
-    if WARNED in filled:
-        members.append(_Member(('"warnings":"', pl.col(WARNED), '"'), always=False))
+    if columns.CORRECTED in filled:
+        members.append(_Member(('"accepted_suggestions":"', pl.col(columns.CORRECTED), '"'), always=False))
+    if columns.WARNED in filled:
+        members.append(_Member(('"warnings":"', pl.col(columns.WARNED), '"'), always=False))
     if carried:
         cells = [pl.format('"{}"', pl.col(name)).fill_null("null") for name in carried]
         members.append(_Member(('"carried":[', pl.concat_str(cells, separator=","), "]"), always=True))
@@ -157,7 +148,7 @@ def _details(chunk: _Filled, carried: tuple[str, ...]) -> pl.Expr:
 
 def _body(frame: pl.DataFrame, form: RequestForm) -> pl.Expr:
     """Return the JSON text of the request. A field that is not given is left out; so is a node without fields."""
-    recurring = frame.select("recurringIndicator", *RECURRING, "achSecCode").filter(_IS_RECURRING)
+    recurring = frame.select("recurringIndicator", *columns.RECURRING, "achSecCode").filter(_IS_RECURRING)
     several = frame.select(_HAS_SEVERAL_EMAILS.any()).item()
     return _body_of(_filled(frame), _filled(recurring), several, form)
 
@@ -167,16 +158,16 @@ def _body_of(chunk: _Filled, recurring: _Filled, has_several_emails: bool | None
     filled = dict(chunk)
     emails = [_emails(form)] if has_several_emails else _texts(filled, ["billingEmail"])
     nodes = {
-        "billing": [*_texts(filled, BILLING[:-1]), *emails],
-        "shipping": [*_texts(filled, SHIPPING)],
-        "ach": [*_texts(filled, ACH[:-1]), _number("achAgreementFlag")],
+        "billing": [*_texts(filled, columns.BILLING[:-1]), *emails],
+        "shipping": [*_texts(filled, columns.SHIPPING)],
+        "ach": [*_texts(filled, columns.ACH[:-1]), _number("achAgreementFlag")],
     }
-    members = [_number("gatewayId"), *_texts(filled, TOP[1:])]
+    members = [_number("gatewayId"), *_texts(filled, columns.TOP[1:])]
     members += [_Member((f'"{name}":', *_object(node)), always=True) for name, node in nodes.items()]
     if recurring:
         filled = dict(recurring)
         agreement = _Member(('"recurringAgreementFlag":', _agreement(form)), always=True)
-        node = _object([*_texts(filled, RECURRING[:-1]), agreement, *_texts(filled, ["achSecCode"])])
+        node = _object([*_texts(filled, columns.RECURRING[:-1]), agreement, *_texts(filled, ["achSecCode"])])
         members.append(_Member(('"recurring":', pl.when(_IS_RECURRING).then(_joined(node))), always=False))
     return _joined(_object(members))
 

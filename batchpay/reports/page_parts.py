@@ -265,7 +265,7 @@ class Act:
     at: datetime
     why: str | None = None
     rows: str = ""
-    """For a decision about rows in doubt: which rows became what."""
+    """For a decision about rows in doubt which rows became what, `accepted 3, 7-9; declined 12`; else nothing."""
 
 
 @dataclass(slots=True)
@@ -291,7 +291,9 @@ def story_of(ledger: Ledger, batch: str) -> Story:
     story = Story()
     for event in ledger.events(batch):
         if event.kind in _KINDS:
-            getattr(story, _KINDS[event.kind]).append(Act(event.who, event.at, event.why, _rows_by_state(event)))
+            moved = json.loads(event.detail) if event.kind == "resolved" else {}
+            rows = "; ".join(f"{_BECAME[state]}: {rows}" for state, rows in moved.items() if state in _BECAME)
+            getattr(story, _KINDS[event.kind]).append(Act(event.who, event.at, event.why, rows))
         elif event.kind == PLAN_USED:
             used = json.loads(event.detail)
             story.prepared_by.append(used["prepared by"])
@@ -325,11 +327,3 @@ def facts_to_sign(story: Story, batch: BatchSummary) -> list[tuple[str, str]]:
 def _acts(acts: Sequence[Act]) -> str:
     more = f" and {len(acts) - _NAMES_SHOWN} more" if len(acts) > _NAMES_SHOWN else ""
     return "; ".join(f"{act.who}, {local_time(act.at)}" for act in acts[-_NAMES_SHOWN:]) + more
-
-
-def _rows_by_state(event: Event) -> str:
-    """`accepted 3, 7-9; declined 12` for a decision about rows in doubt, nothing for other acts."""
-    if event.kind != "resolved":
-        return ""
-    moved = json.loads(event.detail)
-    return "; ".join(f"{_BECAME[state]}: {rows}" for state, rows in moved.items() if state in _BECAME)

@@ -34,11 +34,6 @@ class RowTotals:
             self.rows[state, direction] += 1
             self.cents[state, direction] += amount
 
-    def in_direction(self, direction: str) -> Totals:
-        """Rows and cents of one direction, whatever their state."""
-        which = [key for key in self.rows if key[1] == direction]
-        return Totals(sum(self.rows[key] for key in which), sum(self.cents[key] for key in which))
-
     def of(self, state: str, direction: str) -> Totals:
         """Rows and cents of one state and direction."""
         return Totals(self.rows[state, direction], self.cents[state, direction])
@@ -58,7 +53,11 @@ def write_summary_sheet(
     sides = (f"{name} {what}" for name in directions for what in ("rows", "amount"))
     heads = ("state", *sides, "all rows", "control total")
     page.line(*((head, Style.HEAD) for head in heads))
-    ranges = {name: _range(header, name, rows) for name in ("state", "transactionType", "amount")}
+    ranges = {
+        name: f"results!${letters}$2:${letters}${max(rows, 1) + 1}"
+        for name in ("state", "transactionType", "amount")
+        for letters in [column_letters(header.index(name))]
+    }
     first = page.rows + 1
     for state in SENDABLE:
         cells = [(state.words, Style.LABEL)]
@@ -76,7 +75,8 @@ def write_summary_sheet(
     for word, left_out in batch.left_out.items():
         page.line((f"left out: {word or 'blank'}", Style.LABEL), *_BLANKS, *_stated(left_out))
     in_file = sum(batch.left_out.values(), batch.total)
-    columns = [*(totals.in_direction(name) for name in directions), in_file]
+    each = [sum((totals.of(str(state), name) for state in SENDABLE), Totals()) for name in directions]
+    columns = [*each, in_file]
     _add_totals(page.line, columns, first, last + len(batch.left_out))
     if batch.returned.rows:
         page.line(("of the accepted, came back", Style.LABEL), *_BLANKS, *_stated(batch.returned))
@@ -110,11 +110,6 @@ def _of_direction(ranges: dict[str, str], state: str, direction: str, totals: To
         Formula(f"COUNTIFS({which})", str(totals.rows), Style.COUNT),
         Formula(f"SUMIFS({ranges['amount']},{which})", format_cents(totals.cents), Style.SUM),
     )
-
-
-def _range(header: Sequence[str], name: str, rows: int) -> str:
-    letters = column_letters(header.index(name))
-    return f"results!${letters}$2:${letters}${max(rows, 1) + 1}"
 
 
 def _stated(totals: Totals) -> tuple[tuple[str, Style], tuple[str, Style]]:

@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.facts import FactKind, FoundPayment, Key, NewFact
+from batchpay.ledger.facts import FactKind, Key, NewFact, SentPayment
 from batchpay.payment import Environment, State
 from batchpay.returns.codes import ReturnCode, return_codes
 from batchpay.returns.return_file import ReturnLine
@@ -28,7 +28,7 @@ _SAME_DAYS = 5
 _SENT = (State.ACCEPTED, State.IN_DOUBT)
 
 
-class Verdict(StrEnum):
+class ReturnVerdict(StrEnum):
     """What a line is."""
 
     RECORDED = "recorded"
@@ -47,15 +47,15 @@ class Match:
     """A line and what it is."""
 
     line: ReturnLine
-    verdict: Verdict = Verdict.LISTED
+    verdict: ReturnVerdict = ReturnVerdict.LISTED
     why: str = ""
-    payment: FoundPayment | None = None
-    perhaps: Sequence[FoundPayment] = ()
+    payment: SentPayment | None = None
+    perhaps: Sequence[SentPayment] = ()
     """The payments that it may be about, for a person who knows which."""
     account: bytes | None = None
     """The digest of its account; None where the line has no whole one."""
 
-    def set(self, verdict: Verdict, why: str = "", payment: FoundPayment | None = None) -> None:
+    def set(self, verdict: ReturnVerdict, why: str = "", payment: SentPayment | None = None) -> None:
         """Say what it is."""
         self.verdict, self.why, self.payment = verdict, why, payment
 
@@ -70,7 +70,7 @@ class Match:
         """Its code in the table."""
         return return_codes()[self.line.code]
 
-    def fact(self, payment: FoundPayment) -> NewFact:
+    def fact(self, payment: SentPayment) -> NewFact:
         """Return what is recorded of it beside a payment."""
         kind, place = FactKind(self.code.kind), (payment.batch, payment.row)
         cents = payment.amount_cents if kind is FactKind.RETURNED else 0
@@ -126,7 +126,7 @@ class Matcher:
 
     def _found(
         self, by: Key, matches: Sequence[Match], environment: Environment, since: date
-    ) -> dict[int, tuple[Match, list[FoundPayment]]]:
+    ) -> dict[int, tuple[Match, list[SentPayment]]]:
         """Return the payments that a key finds, by the match (its id); without those that went to other accounts."""
         # An Individual ID is whichever of them the gateway has sent.
         values = [one.account if by == "account" else getattr(one.line, by) or one.line.payment_id for one in matches]
@@ -138,30 +138,30 @@ class Matcher:
             if some := [each for each in of_key if one.account in (None, each.account)]:
                 found[id(one)] = one, some
             elif of_key:
-                one.set(Verdict.LISTED, "another account")
+                one.set(ReturnVerdict.LISTED, "another account")
                 one.perhaps = of_key
         return found
 
-    def _day(self, payment: FoundPayment) -> date:
+    def _day(self, payment: SentPayment) -> date:
         """Return the day on which a payment was sent; far ahead for one that never was."""
         return payment.sent_at.astimezone(self._zone).date() if payment.sent_at else date.max
 
-    def _fitting(self, one: Match, found: Sequence[FoundPayment], by: Key) -> list[FoundPayment]:
+    def _fitting(self, one: Match, found: Sequence[SentPayment], by: Key) -> list[SentPayment]:
         """Return the payments that the line may be about, or say of the line why it is about none of them."""
         reached = [self._checked(each, one) for each in found]
         fitting = [each for each, at in zip(found, reached, strict=True) if at == len(_CHECKS)]
         if not fitting:
             nearest = found[reached.index(max(reached))]
-            one.set(Verdict.LISTED, _CHECKS[max(reached)].format(nearest.state.words), nearest)
+            one.set(ReturnVerdict.LISTED, _CHECKS[max(reached)].format(nearest.state.words), nearest)
             return []
         if by != "account" and len(fitting) == 1:
             return fitting
         near = [each for each in fitting if each.is_recurring or one.code.is_within(self._day(each), one.day)]
         if by == "account" and not near:
-            one.set(Verdict.LISTED, "dated too long after it was sent", found[0])
+            one.set(ReturnVerdict.LISTED, "dated too long after it was sent", found[0])
         return near if near or by == "account" else fitting
 
-    def _checked(self, payment: FoundPayment, one: Match) -> int:
+    def _checked(self, payment: SentPayment, one: Match) -> int:
         """Return how far a payment fits a line: the number of the first of _CHECKS that fails, or of all of them."""
         line = one.line
         if line.cents is None and one.code.kind == FactKind.RETURNED:
@@ -183,7 +183,7 @@ class Matcher:
             if exact is None:
                 left.append(one)
                 continue
-            one.set(Verdict.KNOWN, payment=exact)
+            one.set(ReturnVerdict.KNOWN, payment=exact)
             payments.remove(exact)
         days = {one.day for one in left}
         free = [each for each in payments if not _returns(each, days)]
@@ -202,14 +202,16 @@ class Matcher:
         )
         if len(left) != len(free) or may_repeat:
             for one in left:
-                one.set(Verdict.LISTED, f"payments that it may be about: {len(free)}, lines of the file: {len(left)}")
+                one.set(
+                    ReturnVerdict.LISTED, f"payments that it may be about: {len(free)}, lines of the file: {len(left)}"
+                )
                 one.perhaps = free
             return
         if len(free) > 1:
             free.sort(key=lambda each: (self._day(each), each.batch, each.row))
             left.sort(key=lambda one: (one.day, one.line.line))
         for one, each in zip(left, free, strict=True):
-            one.set(Verdict.RECORDED if each.state is State.ACCEPTED else Verdict.IN_DOUBT, payment=each)
+            one.set(ReturnVerdict.RECORDED if each.state is State.ACCEPTED else ReturnVerdict.IN_DOUBT, payment=each)
             if not each.is_recurring:
                 self._taken.add((each.batch, each.row))
 
@@ -218,7 +220,7 @@ class Matcher:
         masked: defaultdict[tuple[int, str, str], list[Match]] = defaultdict(list)
         for one in matches:
             line = one.line
-            one.set(Verdict.LISTED, one.why or NOBODY)
+            one.set(ReturnVerdict.LISTED, one.why or NOBODY)
             if line.cents and line.last_four and line.name and not (line.routing and line.account):
                 masked[line.cents, line.last_four, folded(line.name)].append(one)
         for batch in self._ledger.batches() if masked else ():
@@ -228,20 +230,20 @@ class Matcher:
             for row in self._ledger.rows(batch.batch, _SENT, {cents for cents, *_ in masked}):
                 name = folded(str(row.details.get("name") or ""))
                 for one in masked.get((row.amount_cents, row.last_four, name), ()) if row.sent_at else ():
-                    payment = FoundPayment(
+                    payment = SentPayment(
                         batch.batch, row.row, row.line, row.state, row.amount_cents, row.direction, row.sent_at, b"",
                         False, (),
                     )  # fmt: skip
                     if self._fitting(one, [payment], "account"):
                         fact = facts.get(row.row)
                         if fact and not fact.withdrawn and fact.code == one.line.code:
-                            one.set(Verdict.KNOWN, payment=payment)
+                            one.set(ReturnVerdict.KNOWN, payment=payment)
                         one.perhaps = [*one.perhaps, payment]
-        for one in (one for some in masked.values() for one in some if one.verdict is not Verdict.KNOWN):
+        for one in (one for some in masked.values() for one in some if one.verdict is not ReturnVerdict.KNOWN):
             if len(one.perhaps) == 1:
-                one.set(Verdict.PROPOSED, "by the end of the account, amount and name", one.perhaps[0])
+                one.set(ReturnVerdict.PROPOSED, "by the end of the account, amount and name", one.perhaps[0])
             else:
-                one.set(Verdict.LISTED, f"fits {len(one.perhaps)} payments" if one.perhaps else NOBODY)
+                one.set(ReturnVerdict.LISTED, f"fits {len(one.perhaps)} payments" if one.perhaps else NOBODY)
 
 
 NOBODY = "no such payment"
@@ -262,24 +264,26 @@ def _is_set_aside(one: Match, tomorrow: date) -> bool:
     else:
         why = "dated after today" if one.line.day > tomorrow else ""
     if why:
-        one.set(Verdict.LISTED, why)
+        one.set(ReturnVerdict.LISTED, why)
     return bool(why)
 
 
-def _returns(payment: FoundPayment, days: Collection[date] | None = None) -> set[tuple[str, date]]:
+def _returns(payment: SentPayment, days: Collection[date] | None = None) -> set[tuple[str, date]]:
     """Return code and day of each return of a payment; of one that is paid again and again those of some days."""
     every = days is None or not payment.is_recurring
     returns = (fact for fact in payment.facts if fact.kind is FactKind.RETURNED)
     return {(fact.code, fact.day) for fact in returns if every or fact.day in (days or ())}
 
 
-def _repeat(one: Match, payment: FoundPayment, codes: Collection[str]) -> None:
+def _repeat(one: Match, payment: SentPayment, codes: Collection[str]) -> None:
     """Call a line known whose payment came back already; another code may block what that one does not."""
     if one.line.code in codes:
-        one.set(Verdict.KNOWN, payment=payment)
+        one.set(ReturnVerdict.KNOWN, payment=payment)
     else:
         one.set(
-            Verdict.LISTED, f"came back with {' '.join(sorted(codes))} already, if that is wrong: --withdraw", payment
+            ReturnVerdict.LISTED,
+            f"came back with {' '.join(sorted(codes))} already, if that is wrong: --withdraw",
+            payment,
         )
         one.perhaps = ()
 
@@ -287,9 +291,9 @@ def _repeat(one: Match, payment: FoundPayment, codes: Collection[str]) -> None:
 def _note_change(one: Match) -> None:
     """Note a change at the latest payment of its account."""
     if any((fact.code, fact.day) == (one.line.code, one.day) for each in one.perhaps for fact in each.facts):
-        one.set(Verdict.KNOWN, payment=one.perhaps[0])
+        one.set(ReturnVerdict.KNOWN, payment=one.perhaps[0])
     elif len({each.account for each in one.perhaps}) > 1:
-        one.set(Verdict.LISTED, "fits payments to several accounts")
+        one.set(ReturnVerdict.LISTED, "fits payments to several accounts")
     else:
         latest = max(one.perhaps, key=lambda each: (each.sent_at is not None, each.sent_at, each.batch, each.row))
-        one.set(Verdict.RECORDED if latest.state is State.ACCEPTED else Verdict.IN_DOUBT, payment=latest)
+        one.set(ReturnVerdict.RECORDED if latest.state is State.ACCEPTED else ReturnVerdict.IN_DOUBT, payment=latest)

@@ -23,24 +23,7 @@ from typing import ClassVar
 from batchpay.errors import FileRefused
 from batchpay.intake.ach_records import AchBatch, check_digit, is_ach, read_ach
 from batchpay.payment import Direction
-from batchpay.reconciliation.sheet_reader import (
-    LOST_DIGITS,
-    day_comes_first,
-    foreign_cents,
-    foreign_date,
-    last_four_of,
-    opened,
-    read_sheet,
-    side_cents,
-)
-from batchpay.reconciliation.statement import (
-    ExportMap,
-    direction_in,
-    find_header,
-    headers_seen,
-    only_number_lines,
-    only_sheet,
-)
+from batchpay.reconciliation import sheet_reader, statement
 from batchpay.returns.codes import code_in
 from batchpay.schemas.words import header_key, headers
 from batchpay.writing.atomic import Stream
@@ -132,7 +115,7 @@ _HEAD_BYTES = 64
 _TEXT_CHARACTERS_MAX = 128
 
 
-class ReturnsMap(ExportMap):
+class ReturnsMap(statement.ExportMap):
     """What a map file says of a table of returns."""
 
     USUAL: ClassVar[Mapping[str, tuple[str, ...]]] = {
@@ -147,12 +130,14 @@ class ReturnsMap(ExportMap):
     def unknown_header(self, header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
         """Say what is not known of a header."""
         asked = 'Which is the code (R01)? Name it in a map (--map): [columns] code = "..."'
-        return f"no header is known that names the return code and the payment. {headers_seen(header)} {asked}"
+        return (
+            f"no header is known that names the return code and the payment. {statement.headers_seen(header)} {asked}"
+        )
 
 
 def read_returns(path: str | Path | Stream, mapping: ReturnsMap | None = None) -> ReturnFile:
     """Read a file of returns; raises FileRefused where it can't be read whole, or its control totals are not met."""
-    with opened(path) as file:
+    with sheet_reader.opened(path) as file:
         content = file.read()
     digest, name = hashlib.sha256(content).hexdigest(), str(path)
     if is_ach(content[:_HEAD_BYTES]):
@@ -161,14 +146,21 @@ def read_returns(path: str | Path | Stream, mapping: ReturnsMap | None = None) -
 
 
 def _table(path: Stream, digest: str, mapping: ReturnsMap) -> ReturnFile:
-    with closing(read_sheet(path, only_sheet(path, mapping))) as lines:
-        _, at, rest = find_header(path, lines, mapping)
+    with closing(sheet_reader.read_sheet(path, statement.only_sheet(path, mapping))) as lines:
+        _, at, rest = statement.find_header(path, lines, mapping)
         cells = [
-            (line, {kind: row[index] for kind, index in at.items() if index < len(row) and row[index] != LOST_DIGITS})
+            (
+                line,
+                {
+                    kind: row[index]
+                    for kind, index in at.items()
+                    if index < len(row) and row[index] != sheet_reader.LOST_DIGITS
+                },
+            )
             for line, row in rest
         ]
-    day_first = bool(day_comes_first({row.get("date", "") for _, row in cells}))
-    if only_number_lines([row.get("reference", "") for _, row in cells]):
+    day_first = bool(sheet_reader.day_comes_first({row.get("date", "") for _, row in cells}))
+    if statement.only_number_lines([row.get("reference", "") for _, row in cells]):
         for _, row in cells:
             row.pop("reference", None)
     found = list(_lines(cells, mapping, day_first=day_first))
@@ -178,8 +170,8 @@ def _table(path: Stream, digest: str, mapping: ReturnsMap) -> ReturnFile:
 def _lines(
     cells: Sequence[tuple[int, dict[str, str]]], mapping: ReturnsMap, *, day_first: bool
 ) -> Iterator[ReturnLine]:
-    day_of = cache(partial(foreign_date, day_first=day_first, pattern=mapping.date_pattern))
-    direction_of, code_of = cache(direction_in), cache(code_in)  # few different ones in very many lines
+    day_of = cache(partial(sheet_reader.foreign_date, day_first=day_first, pattern=mapping.date_pattern))
+    direction_of, code_of = cache(statement.direction_in), cache(code_in)  # few different ones in very many lines
     for line, row in cells:
         cell = row.get
         code = code_of(cell("code", "")) or code_of(cell("change_code", "")) or code_of(cell("status", ""))
@@ -187,9 +179,9 @@ def _lines(
         if not is_return or _KEYS.isdisjoint(kind for kind, text in row.items() if text):
             continue
         if cell("amount"):
-            cents = foreign_cents(row["amount"])
+            cents = sheet_reader.foreign_cents(row["amount"])
         else:
-            cents = side_cents(cell("debit", "")) or side_cents(cell("credit", ""))
+            cents = sheet_reader.side_cents(cell("debit", "")) or sheet_reader.side_cents(cell("credit", ""))
         account = "".join(cell("account", "").split())
         yield ReturnLine(
             line=line,
@@ -202,7 +194,7 @@ def _lines(
             invoice=cell("invoice", "")[:_TEXT_CHARACTERS_MAX],
             routing=cell("routing", "").zfill(9) if cell("routing") else "",
             account=account if _WHOLE_ACCOUNT.fullmatch(account) else "",
-            last_four=last_four_of(account),
+            last_four=sheet_reader.last_four_of(account),
             name=cell("name", ""),
             corrected=cell("corrected", ""),
         )

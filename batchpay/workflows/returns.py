@@ -20,14 +20,14 @@ from batchpay.payment import Actor, Environment, Totals, added_up, format_cents
 from batchpay.reconciliation.resolution import refuse_account_numbers
 from batchpay.reconciliation.statement import load_export_map
 from batchpay.returns.codes import return_codes
-from batchpay.returns.matching import Match, Matcher, Verdict
+from batchpay.returns.matching import Match, Matcher, ReturnVerdict
 from batchpay.returns.return_file import ReturnFile, ReturnsMap, read_returns
 from batchpay.settings import Settings
 from batchpay.text import instant, totals_json
 from batchpay.writing.atomic import FileIdentity, ReadFiles, Stream
 
 _LINES_TOLD_MAX = 1_000
-_EXIT_CODES = {Verdict.IN_DOUBT: 7, Verdict.LISTED: 3, Verdict.PROPOSED: 3}
+_EXIT_CODES = {ReturnVerdict.IN_DOUBT: 7, ReturnVerdict.LISTED: 3, ReturnVerdict.PROPOSED: 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class TakenReturns:
     """Why the file could not be moved; the next night knows it."""
 
     @property
-    def by_verdict(self) -> dict[Verdict, list[Match]]:
+    def by_verdict(self) -> dict[ReturnVerdict, list[Match]]:
         """Return the lines by what they are."""
-        found = {verdict: [one for one in self.matches if one.verdict is verdict] for verdict in Verdict}
+        found = {verdict: [one for one in self.matches if one.verdict is verdict] for verdict in ReturnVerdict}
         return {verdict: some for verdict, some in found.items() if some}
 
     @property
@@ -127,10 +127,10 @@ def take_returns(
         matches = matcher.match(file.lines)
         _let_withdrawals_stand(ledger, environment, matches)
         if not dry_run:
-            facts = [one.fact(one.payment) for one in matches if one.verdict is Verdict.RECORDED and one.payment]
+            facts = [one.fact(one.payment) for one in matches if one.verdict is ReturnVerdict.RECORDED and one.payment]
             name = Path(file.name).name
             if ledger.record_facts(facts, environment, name, file.digest, str(actor), unattended=unattended):
-                paid = [one.payment for one in matches if one.verdict is Verdict.RECORDED and one.payment]
+                paid = [one.payment for one in matches if one.verdict is ReturnVerdict.RECORDED and one.payment]
                 back = added_up({one.direction: Totals(1, one.amount_cents)} for one in paid)
                 notify(settings, Notice.RETURNS, file=name, apart=back)
         return TakenReturns(file, environment, matches, dry_run, elsewhere=matcher.elsewhere(matches))
@@ -138,12 +138,12 @@ def take_returns(
 
 def _let_withdrawals_stand(ledger: Ledger, environment: Environment, matches: Sequence[Match]) -> None:
     """Call known what a person has withdrawn: the same file, taken in again, does not say it anew."""
-    new = [(one, one.payment) for one in matches if one.verdict is Verdict.RECORDED and one.payment]
+    new = [(one, one.payment) for one in matches if one.verdict is ReturnVerdict.RECORDED and one.payment]
     facts = (fact for batch in {each.batch for _, each in new} for fact in ledger.facts(environment, batch=batch))
     withdrawn = {(fact.batch, fact.row, fact.code, fact.day) for fact in facts if fact.withdrawn}
     for one, each in new:
         if (each.batch, each.row, one.line.code, one.day) in withdrawn:
-            one.set(Verdict.KNOWN, payment=each)
+            one.set(ReturnVerdict.KNOWN, payment=each)
 
 
 def _matcher(ledger: Ledger, settings: Settings) -> Matcher:
@@ -188,11 +188,11 @@ def confirm_match(
         place = _place(ledger, payment, environment, reason)
         for one in _matcher(ledger, settings).match(file.lines):
             chosen = next((each for each in one.perhaps if (each.batch, each.row) == place), None)
-            if chosen is not None and one.verdict in (Verdict.PROPOSED, Verdict.LISTED):
+            if chosen is not None and one.verdict in (ReturnVerdict.PROPOSED, ReturnVerdict.LISTED):
                 fact, name = one.fact(chosen), Path(file.name).name
                 ledger.record_facts([fact], environment, name, file.digest, str(actor), unattended=False)
                 ledger.confirm_fact(*place, str(actor), reason.strip(), fact.code)
-                one.set(Verdict.RECORDED, payment=chosen)
+                one.set(ReturnVerdict.RECORDED, payment=chosen)
                 return one
     raise WrongUse(f"no line of {file.name} that waits for a person fits row {place[1]} of batch {place[0]}")
 

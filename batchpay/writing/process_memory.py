@@ -78,7 +78,13 @@ def in_plain_words() -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if _is_without_thread(error):
+        # PanicException is not imported: importing polars may be what failed.
+        has_no_thread = isinstance(error, BlockingIOError) or (
+            isinstance(error, RuntimeError) and "new thread" in str(error)
+        )
+        if type(error).__name__ == "PanicException":
+            has_no_thread = "WouldBlock" in str(error) or "OutOfMemory" in str(error)
+        if has_no_thread:
             raise NotUsable(
                 "the system gives the check no more threads or processes (ulimit -u, the pids limit of a container) or "
                 "no memory for them; nothing was sent"
@@ -87,10 +93,3 @@ def in_plain_words() -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
-
-
-def _is_without_thread(error: BaseException) -> bool:
-    """Whether an error is Python's, or a panic of polars, about a thread or a child that could not be started."""
-    if type(error).__name__ == "PanicException":  # not imported: importing polars may be what failed
-        return "WouldBlock" in str(error) or "OutOfMemory" in str(error)
-    return isinstance(error, BlockingIOError) or (isinstance(error, RuntimeError) and "new thread" in str(error))

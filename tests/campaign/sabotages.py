@@ -76,23 +76,18 @@ SABOTAGES = (
         "puts rows found in sending back to pending",
         (
             (
-                "ledger/sqlite/run.py",
-                "recovering.move(recovering.rows_in(SENDING), SENDING, IN_DOUBT)",
-                "recovering.move(recovering.rows_in(SENDING), SENDING, PENDING)",
+                "ledger/mover.py",
+                "self.rows_in(SENDING), SENDING, IN_DOUBT)",
+                "self.rows_in(SENDING), SENDING, PENDING)",
             ),
-            (
-                "ledger/sqlite/run.py",
-                "recovering.note_attempts(rows, IN_DOUBT,",
-                "recovering.note_attempts(rows, PENDING,",
-            ),
-            ("ledger/sqlite/run.py", "import IN_DOUBT, SENDING, IllegalMove", "import PENDING, SENDING, IllegalMove"),
+            ("ledger/mover.py", "self.note_attempts(rows, IN_DOUBT,", "self.note_attempts(rows, PENDING,"),
             ("ledger/states.py", 'State.IN_DOUBT, "recovered"', 'State.PENDING, "recovered"'),
         ),
         _kills,
     ),
     Sabotage(
         "leaves rows found in sending as they are",
-        (("ledger/sqlite/run.py", "recovering.move(recovering.rows_in(SENDING), SENDING, IN_DOUBT)", "[]"),),
+        (("ledger/mover.py", "self.move(self.rows_in(SENDING), SENDING, IN_DOUBT)", "list[int]()"),),
         _kills,
     ),
     Sabotage(

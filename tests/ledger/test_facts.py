@@ -12,7 +12,7 @@ import pytest
 from batchpay.errors import LedgerDamaged, WrongUse
 from batchpay.ledger.columns import Earlier, Lookup, PackedTexts, PaymentColumns
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
-from batchpay.ledger.facts import FactKind, FoundPayment, Key, NewFact
+from batchpay.ledger.facts import FactKind, Key, NewFact, SentPayment
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import Environment, State, Totals
 from tests.ledger.batches import (
@@ -81,7 +81,7 @@ def record(ledger: Ledger, *facts: NewFact, file: str = "returns.csv", unattende
     return ledger.record_facts(facts, TEST, file, file.encode().hex(), "ada", unattended=unattended)
 
 
-def rows_of(found: FoundPayment) -> tuple[str, int]:
+def rows_of(found: SentPayment) -> tuple[str, int]:
     return found.batch, found.row
 
 

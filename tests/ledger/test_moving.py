@@ -204,7 +204,7 @@ class Killed(BaseException):
 
 
 POINTS: dict[str, tuple[Any, str, bool]] = {
-    "amid the copy": (arrival, "_copy_rows", False),
+    "amid the copy": (arrival, "_attempts", False),
     "before the copy was looked over": (arrival, "check", False),
     "before the file has ended": (arrival, "check", True),
     "before the database begins": (opening, "contents", False),

@@ -314,7 +314,7 @@ def test_a_ledger_locked_by_another_program_is_refused(closed: LedgerFactory) ->
     holder = sqlite3.connect(closed.path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     with pytest.raises(LedgerNotUsable, match="locked"):
-        opening._open(place, None, wait_s=0.05)
+        opening._open(closed.settings, wait_s=0.05)
     holder.close()
     script = (
         "import fcntl,sys; f=open(sys.argv[1],'a'); fcntl.flock(f, fcntl.LOCK_EX); print('held',flush=True); input()"
@@ -325,7 +325,7 @@ def test_a_ledger_locked_by_another_program_is_refused(closed: LedgerFactory) ->
         assert process.stdout is not None
         process.stdout.readline()
         with pytest.raises(LedgerNotUsable, match="locked"):
-            opening._open(place, None, wait_s=0.05)
+            opening._open(closed.settings, wait_s=0.05)
         process.kill()
     assert closed.open().registration_count() == 1
 

@@ -289,7 +289,7 @@ DEFECTS = (
     Defect(
         "C14 a purge forgets which bills were paid",
         "make:1:2:0 submit:0:0:0 days_pass:2:0:0 purge:0:0:0 alter:0:5:1 submit:0:0:0",
-        (("ledger/event_chain.py", "    if not missing:\n", "    if missing >= 0:\n"),  # the check would find it
+        (("ledger/event_chain.py", "    if missing:\n", "    if missing < 0:\n"),  # the check would find it
          ("ledger/sqlite/audit.py", "    if missing > 0:\n", "    if missing > 9:\n"),  # and so would this
          ("ledger/sqlite/retention.py", "        transaction.execute(sql.ERASE_DETAILS, (batch,))\n",
           "        transaction.execute(sql.ERASE_DETAILS, (batch,))\n"
@@ -472,8 +472,8 @@ DEFECTS = (
     Defect(
         "G5 the return of a row in doubt is recorded as of an accepted one",
         "make:1:0:0 answers:0:1:0 submit:0:0:0 come_back:1:0:0",
-        (("returns/matching.py", "Verdict.RECORDED if each.state is State.ACCEPTED else Verdict.IN_DOUBT",
-          "Verdict.RECORDED"),
+        (("returns/matching.py", "ReturnVerdict.RECORDED if each.state is State.ACCEPTED else ReturnVerdict.IN_DOUBT",
+          "ReturnVerdict.RECORDED"),
          ("ledger/stored_facts.py", "payment.state is not State.ACCEPTED", "payment.state is State.REJECTED")),
     ),
 )  # fmt: skip

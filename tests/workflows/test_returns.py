@@ -14,7 +14,7 @@ from batchpay.errors import FileRefused, WrongUse
 from batchpay.ledger.open import open_ledger
 from batchpay.outcome import Answer
 from batchpay.payment import Environment, State
-from batchpay.returns.matching import Matcher, Verdict
+from batchpay.returns.matching import Matcher, ReturnVerdict
 from batchpay.workflows.resolve import RowDecision, Signature, settle
 from batchpay.workflows.returns import (
     TakenReturns,
@@ -79,7 +79,7 @@ def test_six_lines_of_a_batch_of_a_thousand(desk: Desk, today: date) -> None:
     assert verdicts(first) == [("recorded", number) for number in codes]
     assert (first.exit_code, facts(desk)) == (0, sorted(codes.items()))
     for again in (take(desk, path), take(desk, file(desk, *lines[::-1], name="more.csv"), unattended=True)):
-        assert {one.verdict for one in again.matches} == {Verdict.KNOWN}
+        assert {one.verdict for one in again.matches} == {ReturnVerdict.KNOWN}
         assert again.exit_code == 0
     assert take(desk, path, unattended=True).is_known
     assert facts(desk) == sorted(codes.items())
@@ -137,7 +137,7 @@ def test_what_is_not_certain_is_listed(desk: Desk, today: date) -> None:
     days = {"today": today, "before": today - timedelta(days=1), "after": today + timedelta(days=2)}
     taken = take(desk, file(desk, *(line.format(**days) for line in NOT_CERTAIN)))
     assert [one.why for one in taken.matches] == list(NOT_CERTAIN.values())
-    assert {one.verdict for one in taken.matches} == {Verdict.LISTED}
+    assert {one.verdict for one in taken.matches} == {ReturnVerdict.LISTED}
     assert (taken.exit_code, facts(desk), "99999" in str(taken.as_json())) == (3, [], False)
 
 

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.event_chain import FIRST_MAC, event_text
-from batchpay.ledger.fact_statements import SEALED
+from batchpay.ledger.keys import Keys
+from batchpay.ledger.moving import TABLES, Contents, Rows
 from batchpay.ledger.postgres import restoring, schema
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.audit import check
 from batchpay.ledger.postgres.moves import attempt_seal, rejected_seal, storable
 from batchpay.ledger.postgres.reading import signed
 from batchpay.ledger.postgres.store import PostgresStore, PostgresTransaction, chained_mac
-from batchpay.ledger.records import ARRIVED, Contents
+from batchpay.ledger.records import ARRIVED
 from batchpay.ledger.witness import WitnessRecord
 
 
@@ -66,31 +68,28 @@ def _copy_all(transaction: PostgresTransaction, store: PostgresStore, contents: 
     macs: dict[int, bytes] = {}
     """By run, the mac of the event that began it."""
     head: list[Any] = [contents.number, FIRST_MAC]
-    events = _events(transaction, contents, macs, head)
-    columns = "chain, number, at, batch, kind, who, why, detail, mac"
-    _copy(transaction, "event", columns, events)
+    _copy(transaction, "event", _events(transaction, contents, macs, head), ", chain, mac")
     arrived = {**restoring.of_machine(store), "from": contents.place, "number": contents.number}
     arrived["mac"] = contents.mac.hex()
     event = (transaction.now_ms(), None, ARRIVED, who, why, event_text(arrived))
     mac = chained_mac(keys, head[1], 0, contents.number + 1, event)
-    _copy(transaction, "event", columns, [(0, contents.number + 1, *event, mac)])
+    _copy(transaction, "event", [(contents.number + 1, *event, 0, mac)], ", chain, mac")
     values = (contents.ledger_id, keys.key_id, contents.number + 1, mac, restoring.place(store, transaction.connection))
     transaction.execute(sql.ADD_ARRIVING, (version, *values, contents.registrations, contents.has_older_digests))
-    _copy(
-        transaction, "batch", "id, name, digest, file, origin, columns, options, registered_at, again_reason,"
-        " environment, row_count, cents", contents.batches(),
-    )  # fmt: skip
     host = os.uname().nodename
-    runs = ((run, *told, host, os.urandom(16), macs[run], False) for run, *told in contents.runs())
-    _copy(transaction, "run", "id, batch, who, started_at, finished_at, stopped, host, token, mac, is_live", runs)
-    _copy(transaction, "total", "batch, state, direction, row_count, cents", contents.totals())
-    _copy_rows(transaction, contents)
-    for table, rows in (("fingerprint", contents.fingerprints), ("payment_id", contents.payment_ids)):
-        more = ", named" if table == "fingerprint" else ""
-        _copy(transaction, table, f"{table}, batch, row{more}", rows())
-    paid = ((signed(payee), signed(account), *rest) for payee, account, *rest in contents.paid())
-    _copy(transaction, "paid", "payee, account, batch, row_count, cents", paid)
-    _copy(transaction, "fact", f"{', '.join(SEALED)}, seal, corrected", contents.facts())
+    made: dict[str, tuple[str, Callable[[Rows], Rows]]] = {
+        "run": (
+            ", host, token, mac, is_live",
+            lambda rows: ((run, *told, host, os.urandom(16), macs[run], False) for run, *told in rows),
+        ),
+        "payment": (", seal", partial(_payments, keys)),
+        "attempt": (", seal", partial(_attempts, keys)),
+        "paid": ("", lambda rows: ((signed(payee), signed(account), *rest) for payee, account, *rest in rows)),
+    }
+    """What is made anew: further columns, and the rows with them."""
+    for table in list(TABLES)[1:]:
+        more, anew = made.get(table, ("", iter))
+        _copy(transaction, table, anew(contents.rows(table)), more)
     for statement in sql.ARRIVED_ROWS:
         transaction.execute(statement)
 
@@ -99,56 +98,29 @@ def _events(
     transaction: PostgresTransaction, contents: Contents, macs: dict[int, bytes], head: list[Any]
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the old history as the ledger's own chain, reauthenticated; `head` ends as number and mac of the last."""
-    for number, *event in contents.events():
+    for number, *event in contents.rows("event"):
         mac = chained_mac(transaction.keys, head[1], 0, number, event)
         head[:] = number, mac
         if event[2] == "started":
             macs[json.loads(event[5])["run"]] = mac
-        yield 0, number, *event, mac
+        yield number, *event, 0, mac
 
 
-def _copy_rows(transaction: PostgresTransaction, contents: Contents) -> None:
-    keys = transaction.keys
-
-    def payments() -> Iterator[tuple[Any, ...]]:
-        for (
-            batch,
-            row,
-            line,
-            cents,
-            direction,
-            state,
-            attempts,
-            chunk,
-            payee,
-            account,
-            sent_at,
-            reasons,
-            *days,
-        ) in contents.payments():
-            seal = None if reasons is None else rejected_seal(keys, batch, row, line, cents, reasons)
-            digests = (None if one is None else signed(one) for one in (payee, account))
-            yield batch, row, line, cents, direction, state, attempts, chunk, *digests, sent_at, reasons, seal, *days
-
-    def attempts() -> Iterator[tuple[Any, ...]]:
-        for batch, row, attempt, sent_at, state, finished_at, status, *texts in contents.attempts():
-            values = (sent_at, state, finished_at, status, *map(storable, texts))
-            yield batch, row, attempt, *values, attempt_seal(keys, batch, row, attempt, values)
-
-    _copy(
-        transaction, "payment", "batch, row, line, amount_cents, direction, state, attempts, chunk, payee, account,"
-        " sent_at, reasons, seal, pay_on, sent_on", payments(),
-    )  # fmt: skip
-    _copy(
-        transaction, "attempt", "batch, row, attempt, sent_at, state, finished_at, http_status, response_code,"
-        " message, gateway_reference, reason, seal", attempts(),
-    )  # fmt: skip
-    _copy(transaction, "chunk", "batch, chunk, open_rows", contents.chunks())
-    _copy(transaction, "body", "batch, chunk, sealed", contents.bodies())
-    _copy(transaction, "detail", "batch, chunk, sealed", contents.details())
+def _payments(keys: Keys, rows: Rows) -> Iterator[tuple[Any, ...]]:
+    for batch, row, line, cents, *codes, payee, account, sent_at, reasons, pay_on, sent_on in rows:
+        seal = None if reasons is None else rejected_seal(keys, batch, row, line, cents, reasons)
+        digests = (None if one is None else signed(one) for one in (payee, account))
+        yield batch, row, line, cents, *codes, *digests, sent_at, reasons, pay_on, sent_on, seal
 
 
-def _copy(transaction: PostgresTransaction, table: str, columns: str, rows: Iterable[tuple[Any, ...]]) -> None:
+def _attempts(keys: Keys, rows: Rows) -> Iterator[tuple[Any, ...]]:
+    for batch, row, attempt, sent_at, state, finished_at, status, *texts in rows:
+        values = (sent_at, state, finished_at, status, *map(storable, texts))
+        yield batch, row, attempt, *values, attempt_seal(keys, batch, row, attempt, values)
+
+
+def _copy(transaction: PostgresTransaction, table: str, rows: Rows, more: str) -> None:
+    columns = TABLES[table] + more
     with transaction.connection.cursor().copy(f"COPY batchpay.{table} ({columns}) FROM STDIN") as copying:
         for row in rows:
             copying.write_row(row)

@@ -13,15 +13,7 @@ from operator import mul
 from typing import Any
 
 from batchpay.errors import LedgerDamaged
-from batchpay.ledger.event_chain import (
-    FIRST_MAC,
-    BatchTally,
-    Replay,
-    batches_out_of_totals,
-    days_unlike_rows,
-    rows_without_bill,
-    texts_of_purged,
-)
+from batchpay.ledger import event_chain
 from batchpay.ledger.payload import payload_problems
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.store import Connection, PostgresStore, chained_mac, stream
@@ -39,7 +31,7 @@ class _History:
     """The chains of events, followed in the order in which they moved rows."""
 
     def __init__(self, store: PostgresStore, own: _Head) -> None:
-        self.replay = Replay()
+        self.replay = event_chain.Replay()
         self.heads: dict[int, _Head] = {0: own}
         self.ends: dict[int, _Head] = {}
         """Where the ledger's own chain says that each run's chain ended."""
@@ -74,20 +66,21 @@ def check(store: PostgresStore) -> list[str]:
     problems: list[str] = []
     try:
         with store.reading() as connection:
-            history = _History(store, (0, FIRST_MAC))
+            history = _History(store, (0, event_chain.FIRST_MAC))
             wrong = history.follow(stream(connection, sql.EVENTS))
             if wrong or history.heads[0] != connection.execute(sql.HEAD).fetchone():
                 problems.append(f"the ledger is damaged: {wrong or 'the end of its history is cut off'}")
             problems += _check_runs(connection, history)
-            problems += batches_out_of_totals(connection, sql)
-            problems += rows_without_bill(connection, sql)
-            problems += days_unlike_rows(connection, sql)
+            problems += event_chain.batches_out_of_totals(connection, sql)
+            problems += event_chain.sums_unlike_rows(connection, sql)
             problems += fact_problems(store, connection)
             for (batch,) in connection.execute(sql.BATCH_IDS).fetchall():
                 found = _batch_problem(connection, batch, history.replay)
                 found = found or _seals_problem(store, connection, batch, None)
                 problems += [f"the ledger is damaged: {found}"] if found else []
-            problems += _check_payloads(store, connection)
+            if lost := (connection.execute(sql.LOST_ROWS).fetchone() or (0,))[0]:
+                problems.append(f"the ledger is damaged: {lost} records refer to others that do not exist")
+            problems += payload_problems(store, connection)
     except LedgerDamaged as error:
         problems.append(str(error))
     return problems
@@ -97,7 +90,7 @@ def check_at_opening(store: PostgresStore) -> list[str]:
     """Check the end of the ledger's own chain and the control totals."""
     with store.reading() as connection:
         found = connection.execute(sql.LAST_OF_OWN_CHAIN, (_EVENTS_AT_OPENING + 1,)).fetchall()
-        before = FIRST_MAC if found and found[0][2] == 1 else None
+        before = event_chain.FIRST_MAC if found and found[0][2] == 1 else None
         for seq, chain, number, *event, mac in found:
             if before is not None and mac != chained_mac(store.keys, before, chain, number, event):
                 return [f"the ledger is damaged: the history's chain breaks at event {seq}"]
@@ -105,7 +98,7 @@ def check_at_opening(store: PostgresStore) -> list[str]:
         head = connection.execute(sql.HEAD).fetchone()
         if not found or head != (found[-1][2], found[-1][-1]):
             return ["the ledger is damaged: the end of its history is cut off"]
-        return batches_out_of_totals(connection, sql)
+        return event_chain.batches_out_of_totals(connection, sql)
 
 
 def check_batch(store: PostgresStore, batch: int) -> None:
@@ -121,7 +114,7 @@ def _problem_of_batch(store: PostgresStore, connection: Connection, batch: int) 
     if first is None:
         return "its history does not know the batch"
     before = connection.execute(sql.MAC_OF_NUMBER, (first[0] - 1,)).fetchone()
-    history = _History(store, (first[0] - 1, before[0] if before else FIRST_MAC))
+    history = _History(store, (first[0] - 1, before[0] if before else event_chain.FIRST_MAC))
     events = stream(connection, sql.EVENTS_OF_BATCH, {"number": first[0], "batch": batch})
     return (
         history.follow(events, batch)
@@ -130,8 +123,8 @@ def _problem_of_batch(store: PostgresStore, connection: Connection, batch: int) 
     )
 
 
-def _batch_problem(connection: Connection, batch: int, replay: Replay) -> str | None:
-    tally = BatchTally(replay, batch)
+def _batch_problem(connection: Connection, batch: int, replay: event_chain.Replay) -> str | None:
+    tally = event_chain.BatchTally(replay, batch)
     with connection.cursor(name="rows_of_batch") as found:
         found.execute(sql.ROWS_OF_BATCH, (batch,), binary=True)
         while some := found.fetchmany(_ROWS_AT_ONCE):
@@ -175,16 +168,3 @@ def _check_runs(connection: Connection, history: _History) -> list[str]:
     ):
         return ["the ledger is damaged: its runs are not those of its history"]
     return []
-
-
-def _check_payloads(store: PostgresStore, connection: Connection) -> list[str]:
-    """Find payloads that can't be read, or that do not exist exactly as long as a row may still be sent."""
-    problems = []
-    wrong = (connection.execute(sql.CHUNKS_UNLIKE_ROWS).fetchone() or (0,))[0]
-    if wrong:
-        problems.append(f"the ledger is damaged: {wrong} chunks of payloads do not match their rows")
-    problems += texts_of_purged(connection, sql)
-    lost = (connection.execute(sql.LOST_ROWS).fetchone() or (0,))[0]
-    if lost:
-        problems.append(f"the ledger is damaged: {lost} records refer to others that do not exist")
-    return [*problems, *payload_problems(store, connection)]

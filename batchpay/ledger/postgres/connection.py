@@ -151,9 +151,10 @@ def connect(place: Place, *, writes: bool = False) -> tuple[psycopg.Connection[A
     except psycopg.Error as error:
         if "startup parameter" in str(error):  # as pgbouncer says it
             raise LedgerNotUsable(_A_POOLER.format(place.name)) from None
-        raise LedgerUnreachable(
-            f"the database {place.name} can't be connected to: {_why_not_connected(str(error))}; nothing was sent"
-        ) from None
+        # libpq's message has a reason for each server that was tried.
+        found = dict.fromkeys(words for text, words in _NOT_CONNECTED.items() if text in str(error))
+        why = " / ".join(found) or "it does not answer, or it refuses this login, or its certificate"
+        raise LedgerUnreachable(f"the database {place.name} can't be connected to: {why}; nothing was sent") from None
     try:
         with translated(place):
             where = _refuse_unsafe(place, connection)
@@ -191,12 +192,6 @@ _NOT_CONNECTED = {
     'FATAL:  role "': "there is no such login",
 }
 """Parts of libpq's messages, and what they mean: its own texts may contain what was in the connection string."""
-
-
-def _why_not_connected(message: str) -> str:
-    """Return the reasons recognized in libpq's message, which has one for each server that was tried."""
-    found = [words for text, words in _NOT_CONNECTED.items() if text in message]
-    return " / ".join(dict.fromkeys(found)) or "it does not answer, or it refuses this login, or its certificate"
 
 
 def _refuse_unsafe(place: Place, connection: psycopg.Connection[Any]) -> str:

@@ -14,8 +14,7 @@ from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.moves import PostgresMover
 from batchpay.ledger.postgres.store import PostgresStore, PostgresTransaction
 from batchpay.ledger.records import HOSTS_GONE
-from batchpay.ledger.spill import LateAnswers, read_spill, spill_files, spill_path
-from batchpay.ledger.states import IN_DOUBT, SENDING, IllegalMove
+from batchpay.ledger.spill import merge, spill_files, spill_path
 
 FENCED_REASON = "its machine was not heard of any more before an answer was recorded"
 
@@ -50,10 +49,7 @@ def take_over(transaction: PostgresTransaction, run: int, batch: int, who: str, 
     mover = PostgresMover(transaction, batch, "recovered", who, FENCED_REASON)  # it locks the batch, before the run is
     if not fence(transaction, run, batch, who, beats=beats):
         return None
-    rows = mover.move(mover.rows_in(SENDING), SENDING, IN_DOUBT)
-    mover.note_attempts(rows, IN_DOUBT, FENCED_REASON, at=None)
-    mover.finish()
-    return len(rows)
+    return mover.doubt_sending()
 
 
 def hear(transaction: PostgresTransaction, run: int, batch: int, who: str, name: str, *, is_unique: bool) -> list[str]:
@@ -64,15 +60,11 @@ def hear(transaction: PostgresTransaction, run: int, batch: int, who: str, name:
     """
     is_news = transaction.execute(sql.SET_HEARD, (transaction.now_ms(), run)).rowcount > 0
     spilled = spill_path(transaction.witness, name, run)
-    mover, late = PostgresMover(transaction, batch, "heard", who), LateAnswers()
-    for found in read_spill(spilled, transaction.keys, name) if spilled.exists() else ():
-        outcome = mover.judged({found.row: found.outcome}, is_unique=is_unique)[found.row]
-        try:
-            is_used = mover.end_late(found.row, found.attempt, outcome, run)
-        except IllegalMove:
-            is_used = False
-        if not is_used:
-            late.add(mover, found, spilled)
+    mover = PostgresMover(transaction, batch, "heard", who)
+    late = merge(
+        mover, [spilled] if spilled.exists() else [], transaction.keys, name,
+        lambda found, outcome: mover.end_late(found.row, found.attempt, outcome, run), is_unique=is_unique,
+    )  # fmt: skip
     mover.finish(**({"run": run} if is_news else {}), **({"answers": late.answers} if late.answers else {}))
     return late.told
 
@@ -93,16 +85,10 @@ def merge_spilled(
     """
     merging = PostgresMover(transaction, batch, "merged", who)
     known = {spill_path(transaction.witness, name, run) for run in heard}
-    late = LateAnswers()
-    for path in spill_files(transaction.witness, name):
-        for spilled in read_spill(path, transaction.keys, name) if path not in known else ():
-            outcome = merging.judged({spilled.row: spilled.outcome}, is_unique=is_unique)[spilled.row]
-            try:
-                merged = merging.end(spilled.row, spilled.attempt, outcome, at)
-            except IllegalMove:
-                merged = False  # what proves nothing is not merged: the row becomes in doubt like any other
-            if not merged:
-                late.add(merging, spilled, path)
+    late = merge(
+        merging, [path for path in spill_files(transaction.witness, name) if path not in known], transaction.keys, name,
+        lambda found, outcome: merging.end(found.row, found.attempt, outcome, at), is_unique=is_unique,
+    )  # fmt: skip
     merging.finish(**late.detail)
     return late.told
 

@@ -33,6 +33,7 @@ class PostgresLedger(PostgresReading, PostgresWriting, StoredLedger[PostgresStor
     """The ledger in a PostgreSQL database; see contract.Ledger."""
 
     _new_run = PostgresRun
+    _mover = PostgresMover
 
     def __init__(self, store: PostgresStore, opened_after_s: float) -> None:
         super().__init__(store, opened_after_s, store.paths.witness)
@@ -67,9 +68,6 @@ class PostgresLedger(PostgresReading, PostgresWriting, StoredLedger[PostgresStor
 
     def shared_pace(self, environment: Environment, origin: str) -> PostgresPace:
         return PostgresPace(self.store, environment.value, origin)
-
-    def _mover(self, transaction: Any, batch: int, event: str, who: str, why: str) -> PostgresMover:
-        return PostgresMover(transaction, batch, event, who, why)
 
     def _refuse_rows_of_unheard(self, transaction: Any, batch: int, rows: Sequence[int]) -> None:
         """It may only be asleep."""

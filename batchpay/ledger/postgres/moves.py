@@ -6,20 +6,10 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from batchpay.errors import LedgerDamaged
-from batchpay.ledger import mover
+from batchpay.ledger import mover, states
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.store import PostgresTransaction
-from batchpay.ledger.states import (
-    IN_DOUBT,
-    PENDING,
-    REJECTED,
-    SENDING,
-    STATE_CODES,
-    IllegalMove,
-    require,
-    require_outcome,
-)
 from batchpay.outcome import Outcome
 
 _ROWS_AT_ONCE = 4096
@@ -62,45 +52,42 @@ class PostgresMover(mover.Mover):
         transaction.hold_batch(batch)
 
     def move(self, rows: Sequence[int], before: int, after: int) -> list[int]:
-        require(self._event, before, after)
+        states.require(self._event, before, after)
         if not rows:
             return []
         found = self._transaction.execute(sql.MOVE_ROWS, (after, self._batch, list(rows), before)).fetchall()
         return self._take(before, after, [row[:4] for row in found])
 
     def reject(self, rows: Sequence[int], reasons: str) -> list[int]:
-        require(self._event, PENDING, REJECTED)
+        states.require(self._event, states.PENDING, states.REJECTED)
         sent = self._transaction.one(sql.MAY_HAVE_BEEN_SENT, (self._batch, list(rows)))
         if sent is not None:
-            raise IllegalMove(f"row {sent[0]} may have been sent, so it can't be rejected any more")
+            raise states.IllegalMove(f"row {sent[0]} may have been sent, so it can't be rejected any more")
         facts = self._transaction.execute(sql.FACTS, (self._batch, list(rows))).fetchall()
         seals = [rejected_seal(self._keys, self._batch, row, line, cents, reasons) for row, line, cents in facts]
         values = ([row for row, *_ in facts], [reasons] * len(facts), seals, self._batch)
         found = self._transaction.execute(sql.REJECT_ROWS, values).fetchall()
-        return self._take(PENDING, REJECTED, found)
+        return self._take(states.PENDING, states.REJECTED, found)
 
     def end(self, row: int, attempt: int, outcome: Outcome, at: int) -> bool:
         """Move a row from sending to what its very attempt proved; return whether it was still in that attempt."""
-        require_outcome(self._event, outcome)
-        if self._transaction.one(sql.STILL_IN_ATTEMPT, (self._batch, row, SENDING, attempt)) is None:
-            return False
-        state, answer = STATE_CODES[outcome.state], outcome.answer
-        self.move([row], SENDING, state)
+        states.require_outcome(self._event, outcome)
+        still = self._transaction.one(sql.STILL_IN_ATTEMPT, (self._batch, row, states.SENDING, attempt))
+        return still is not None and self._end(row, states.SENDING, outcome, at)
+
+    def _end(self, row: int, before: int, outcome: Outcome, at: int) -> bool:
+        state, answer = states.STATE_CODES[outcome.state], outcome.answer
+        self.move([row], before, state)
         self._note(row, state, at, outcome.reason, answer.gateway_reference,
                    (answer.http_status, answer.response_code, answer.message))  # fmt: skip
         return True
 
     def end_late(self, row: int, attempt: int, outcome: Outcome, run: int) -> bool:
         """Move a row in doubt to what its very attempt proved after all; return whether it was still in doubt."""
-        state, answer = STATE_CODES[outcome.state], outcome.answer
-        require(self._event, IN_DOUBT, state)
-        require_outcome("progress", outcome)
-        if self._transaction.one(sql.STILL_IN_DOUBT_OF_RUN, (self._batch, row, attempt, run)) is None:
-            return False
-        self.move([row], IN_DOUBT, state)
-        self._note(row, state, self.now_ms(), outcome.reason, answer.gateway_reference,
-                   (answer.http_status, answer.response_code, answer.message))  # fmt: skip
-        return True
+        states.require(self._event, states.IN_DOUBT, states.STATE_CODES[outcome.state])
+        states.require_outcome("progress", outcome)
+        still = self._transaction.one(sql.STILL_IN_DOUBT_OF_RUN, (self._batch, row, attempt, run))
+        return still is not None and self._end(row, states.IN_DOUBT, outcome, self.now_ms())
 
     def _note(
         self, row: int, state: int, at: int | None, reason: str, reference: str | None, answer: Sequence[Any] = ()

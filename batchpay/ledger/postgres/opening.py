@@ -23,6 +23,7 @@ from batchpay.ledger.decisions import require_named
 from batchpay.ledger.event_chain import FIRST_MAC
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
 from batchpay.ledger.machine import CLOCK_TIMES, clock_behind, machine_name
+from batchpay.ledger.moving import Contents
 from batchpay.ledger.paths import LedgerPaths, key_path, make_private_directory, own_path
 from batchpay.ledger.postgres import arrival, restoring, schema
 from batchpay.ledger.postgres import statements as sql
@@ -31,7 +32,7 @@ from batchpay.ledger.postgres.connection import LedgerNotPermitted, Place, no_le
 from batchpay.ledger.postgres.ledger import PostgresLedger
 from batchpay.ledger.postgres.marks import RunMarks
 from batchpay.ledger.postgres.store import PostgresStore, PostgresTransaction
-from batchpay.ledger.records import Accepted, Contents
+from batchpay.ledger.records import Accepted
 from batchpay.ledger.witness import Witness, witness_of, witnesses_of_others
 from batchpay.settings import LedgerSettings, state_directory
 
@@ -63,7 +64,7 @@ def weaknesses(settings: LedgerSettings) -> list[str]:
     return found
 
 
-def print_schema() -> str:
+def schema_text() -> str:
     """Return the SQL with which a database's administrator creates the schema; `ledger init` then fills it."""
     return "\n".join(["BEGIN;", "", *schema.scripts(), "COMMIT;", ""])
 
@@ -177,7 +178,8 @@ def bring_up_to_date(settings: LedgerSettings) -> None:
             transaction.execute(sql.SET_VERSION, (len(schema.scripts()),))
 
 
-def open_ledger(settings: LedgerSettings, *, read_only: bool = False) -> PostgresLedger:
+def open_ledger(settings: LedgerSettings, *, create_as: str | None, read_only: bool) -> PostgresLedger:
+    """See batchpay.ledger.open; none is ever created here."""
     return _open(settings, read_only=read_only)
 
 
@@ -258,7 +260,9 @@ def _open(
             store.differences = [*store.differences, *clock_behind(opened_after_s)]
         else:
             if checks_witness:
-                _look_before_writing(store)
+                restoring.require_whole(store)
+                if problems := check_at_opening(store):
+                    raise LedgerDamaged(f"{problems[0]}; nothing was sent (batchpay ledger check says more)")
                 store.begun = lambda: restoring.begin_whole(store)
             if checks_clock:
                 clock.require_alike()
@@ -283,10 +287,3 @@ def _note_what_is_there(store: PostgresStore) -> None:
         store.outdated = once_sent(error) if store.witness.read() else None
     except LedgerNotUsable:
         pass
-
-
-def _look_before_writing(store: PostgresStore) -> None:
-    restoring.require_whole(store)
-    problems = check_at_opening(store)
-    if problems:
-        raise LedgerDamaged(f"{problems[0]}; nothing was sent (batchpay ledger check says more)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterator, Sequence
 from datetime import date, datetime
 from itertools import starmap
@@ -17,7 +17,7 @@ from batchpay.ledger.postgres.store import PostgresStore
 from batchpay.ledger.reading import ROWS_AT_ONCE, Details, batch_number, summed_up, windows, zone
 from batchpay.ledger.records import HostRun, PayeeFacts, RowColumns
 from batchpay.ledger.states import STATE_CODES, STATES
-from batchpay.ledger.stored_facts import Match, told
+from batchpay.ledger.stored_facts import EarlierMatch, told
 from batchpay.payment import Environment, State
 
 
@@ -29,14 +29,6 @@ def signed(digest: bytes) -> int:
 def unsigned(number: int) -> bytes:
     """Return the digest for a stored number."""
     return number.to_bytes(8, "big", signed=True)
-
-
-def _host_run(found: tuple[Any, ...], rows: Counter[State]) -> HostRun:
-    _, host, is_live, started, finished, seen, age_ms, stopped, is_fenced, heard = found
-    return HostRun(
-        host, is_live, to_datetime(started), maybe_datetime(finished), to_datetime(seen), age_ms // 1000, stopped,
-        is_fenced and heard is None, rows.total(), rows[State.IN_DOUBT],
-    )  # fmt: skip
 
 
 _KEYS_AT_ONCE = 50_000
@@ -120,7 +112,7 @@ class PostgresReading:
             (with_older,) = connection.execute(sql.HAS_OLDER_DIGESTS).fetchone() or (False,)
             by_id, by_bill = lookup_keys(lookup, with_older=with_older)
 
-            def matches(rows: Container[int] | None = None) -> Iterator[Match]:
+            def matches(rows: Container[int] | None = None) -> Iterator[EarlierMatch]:
                 """Yield the closest match of each row, by paymentId last, or all matches of some rows."""
                 for keys, wanted in ((by_bill, sql.EARLIER_BY_BILL), (by_id, sql.EARLIER_BY_PAYMENT_ID)):
                     # In key order, so that the index is scanned in one direction.
@@ -131,17 +123,21 @@ class PostgresReading:
                         of_keys = map(list, zip(*some[start : start + _KEYS_AT_ONCE], strict=True))
                         parameters: dict[str, Any] = dict(zip(names_of, of_keys, strict=True))
                         found = connection.execute(statement, compared | near | parameters, binary=True)
-                        yield from (match for match in starmap(Match, found) if match.same)
+                        yield from (match for match in starmap(EarlierMatch, found) if match.same)
 
             return told(self.store, connection, names, lookup, {match.row: match for match in matches()}, matches)
 
     def runs(self, batch: str) -> list[HostRun]:
         number = batch_number(self.store, batch)[0]
         with self.store.reading() as connection:
-            rows: dict[int, Counter[State]] = {}
+            rows: defaultdict[int, Counter[State]] = defaultdict(Counter)
             for run, state, count in connection.execute(sql.ROWS_BY_RUN, (number,)):
-                rows.setdefault(run, Counter())[STATES[state]] = count
-            return [
-                _host_run(found, rows.get(found[0], Counter()))
-                for found in connection.execute(sql.RUNS_OF_BATCH, (number,)).fetchall()
-            ]
+                rows[run][STATES[state]] = count
+            found = connection.execute(sql.RUNS_OF_BATCH, (number,)).fetchall()
+        return [
+            HostRun(
+                host, is_live, to_datetime(started), maybe_datetime(finished), to_datetime(seen), age_ms // 1000,
+                stopped, is_fenced and heard is None, rows[run].total(), rows[run][State.IN_DOUBT],
+            )
+            for run, host, is_live, started, finished, seen, age_ms, stopped, is_fenced, heard in found
+        ]  # fmt: skip

@@ -15,15 +15,7 @@ from contextlib import closing, suppress
 from typing import Any
 
 from batchpay.errors import LedgerBehind, LedgerElsewhere, LedgerNotUsable, LedgerOnAnotherMachine
-from batchpay.ledger.decisions import (
-    LEDGER_ACCEPTED,
-    doubt,
-    kind_of_acceptance,
-    lost_by_now,
-    require_named,
-    require_undamaged,
-    window,
-)
+from batchpay.ledger import decisions
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.audit import check
 from batchpay.ledger.postgres.connection import LedgerNotPermitted
@@ -224,15 +216,15 @@ def accept(store: PostgresStore, who: str, why: str, clock: list[LedgerNotUsable
     becomes a row in doubt, for a person to check, and what it lost is recorded. Raises LedgerDamaged if more is wrong
     with it than that: what the witness knows is kept.
     """
-    require_named(LEDGER_ACCEPTED, who, why)
-    require_undamaged(check(store))
+    decisions.require_named(decisions.LEDGER_ACCEPTED, who, why)
+    decisions.require_undamaged(check(store))
     marked_in_doubt, lost = 0, None
     record = store.witness.read()
     of_this_ledger = record is not None and record.ledger_id == store.ledger_id
     with store.transaction() as transaction:
         transaction.registrations()  # which locks the ledger
         found = problem(store, transaction.connection, record)
-        kind = kind_of_acceptance([*clock, *([found] if found else [])], rows_in_doubt=rows_in_doubt)
+        kind = decisions.kind_of_acceptance([*clock, *([found] if found else [])], rows_in_doubt=rows_in_doubt)
         known, store.epoch, _ = standing_of(transaction.connection)
         where, detail = place(store, transaction.connection, known), of_machine(store)
         if kind == WITNESS_ACCEPTED:
@@ -240,15 +232,15 @@ def accept(store: PostgresStore, who: str, why: str, clock: list[LedgerNotUsable
             for run, batch in transaction.execute(sql.LIVE_RUNS).fetchall():
                 fence(transaction, run, batch, who, heard_at=transaction.now_ms())
             for (batch,) in transaction.execute(sql.BATCH_IDS).fetchall():
-                marked_in_doubt += doubt(
+                marked_in_doubt += decisions.doubt(
                     PostgresMover(transaction, batch, "doubted", who, RESTORED_REASON), today(store, transaction)
                 )
             witnessed = record.number if record is not None and of_this_ledger and record.number > last else None
             (store.epoch,) = transaction.one(sql.ACCEPT_LEDGER, (where,)) or (0,)
-            lost = lost_by_now(transaction, sql, last, at, witnessed)
+            lost = decisions.lost_by_now(transaction, sql, last, at, witnessed)
             detail |= {"doubted": marked_in_doubt, **lost}
         else:
             transaction.execute(sql.SET_PLACE, (where,))
         transaction.event(kind, None, who, why, detail)
         transaction.replaces_witness = True
-    return Accepted(marked_in_doubt, window(lost) if lost else None)
+    return Accepted(marked_in_doubt, decisions.window(lost) if lost else None)

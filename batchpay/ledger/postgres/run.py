@@ -33,7 +33,7 @@ from batchpay.ledger.postgres.moves import PostgresMover, attempt_seal, storable
 from batchpay.ledger.postgres.store import PostgresStore, PostgresTransaction, chained_mac
 from batchpay.ledger.records import RECOVERED_REASON, PendingPayment
 from batchpay.ledger.spill import Spill, Spilled, spill_files, spill_path
-from batchpay.ledger.states import IN_DOUBT, PENDING, SENDING, STATE_CODES, require, require_outcome
+from batchpay.ledger.states import PENDING, SENDING, STATE_CODES, require, require_outcome
 from batchpay.outcome import Outcome
 from batchpay.payment import State, Totals
 from batchpay.text import write_ranges
@@ -135,10 +135,7 @@ class PostgresRun:
             transaction, self._batch, self._who, self._name, at, {run for run, _ in heard}, is_unique=self._is_unique
         )
         recovering = PostgresMover(transaction, self._batch, "recovered", self._who, RECOVERED_REASON)
-        rows = recovering.move(recovering.rows_in(SENDING), SENDING, IN_DOUBT)
-        recovering.note_attempts(rows, IN_DOUBT, RECOVERED_REASON, at=None)
-        recovering.finish()
-        self.recovered = len(rows)
+        self.recovered = recovering.doubt_sending()
         self.late: Sequence[str] = late
         detail = {"run": self._id, "at": at, "process": os.getpid(), **noted}
         self._mac = transaction.event("started", self._batch, self._who, why, detail)
@@ -340,10 +337,7 @@ class PostgresRun:
         self._refuse_if_dead()
         with self._store.transaction() as transaction:
             self._lock(transaction)
-            mover = PostgresMover(transaction, self._batch, "rejected", self._who, reason)
-            if missing := set(rows).difference(mover.reject(rows, reason)):
-                raise LedgerNotUsable(f"row {min(missing)} is not pending, so it is not rejected any more")
-            mover.finish()
+            PostgresMover(transaction, self._batch, "rejected", self._who, reason).reject_all(rows, reason)
 
     # The heartbeat
 

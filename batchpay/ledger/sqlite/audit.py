@@ -13,24 +13,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from batchpay.errors import LedgerDamaged, once_sent
-from batchpay.ledger.event_chain import (
-    FIRST_MAC,
-    ROW_MASK,
-    ROWS_BITS,
-    BatchTally,
-    Replay,
-    batches_out_of_totals,
-    days_unlike_rows,
-    event_mac,
-    id_range,
-    rows_without_bill,
-    texts_of_purged,
-    unknown_if_it_came_again,
-)
+from batchpay.ledger import event_chain
 from batchpay.ledger.payload import payload_problems
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.reading import pieces, values_of_digits
@@ -50,15 +37,18 @@ def check(store: SqliteStore) -> list[str]:
         with store.reading(from_disk=True) as connection:
             connection.execute(sql.KEEP_MUCH)
             problems += _check_structure(connection)
-            replayed = Replay()
-            problems += _check_history(store, connection, replayed)
-            problems += _check_rows(store, connection, replayed)
-            problems += rows_without_bill(connection, sql)
-            problems += days_unlike_rows(connection, sql)
+            events = connection.execute(f"{sql.EVENTS} ORDER BY number")
+            replayed, wrong = _followed(store, events, event_chain.FIRST_MAC, 1)
+            problems += [f"the ledger is damaged: {wrong}"] if wrong else []
+            problems += event_chain.batches_out_of_totals(connection, sql)
+            for (batch,) in connection.execute(sql.BATCH_IDS).fetchall():
+                found = _rows_problem(connection, batch, replayed)
+                found = found or _seals_problem(store, connection, batch, sql.ENDED_ATTEMPTS, SENDING)
+                problems += [f"the ledger is damaged: {found}"] if found else []
+            problems += event_chain.sums_unlike_rows(connection, sql)
             problems += fact_problems(store, connection)
             problems += _check_runs(connection, replayed)
-            problems += _check_attempts(store, connection)
-            problems += _check_chunks(store, connection)
+            problems += payload_problems(store, connection)
     except LedgerDamaged as error:
         problems.append(once_sent(error))  # whoever reports them says what became of it
     return problems
@@ -79,7 +69,7 @@ def check_at_opening(store: SqliteStore) -> None:
 
 def check_short(store: SqliteStore, connection: sqlite3.Connection) -> list[str]:
     """Check the end of the history and the control totals: what a check of any ledger can afford."""
-    return _check_tail(store, connection) + batches_out_of_totals(connection, sql)
+    return _check_tail(store, connection) + event_chain.batches_out_of_totals(connection, sql)
 
 
 def _check_structure(connection: sqlite3.Connection) -> list[str]:
@@ -88,100 +78,45 @@ def _check_structure(connection: sqlite3.Connection) -> list[str]:
     found = connection.execute("PRAGMA integrity_check").fetchall()
     if found != [("ok",)]:
         problems.append(f"the ledger is damaged: SQLite finds {counted(len(found), 'fault')} in the file's structure")
-    foreign = connection.execute("PRAGMA foreign_key_check").fetchall()
-    if foreign:
-        refer = counted(len(foreign), "record refers", "records refer")
+    lost = len(connection.execute("PRAGMA foreign_key_check").fetchall())
+    if lost := lost + connection.execute(sql.LOST_ROWS).fetchone()[0]:
+        refer = counted(lost, "record refers", "records refer")
         problems.append(f"the ledger is damaged: {refer} to others that do not exist")
     return problems
 
 
-def _check_history(store: SqliteStore, connection: sqlite3.Connection, replay: Replay) -> list[str]:
-    before, expected = FIRST_MAC, 1
-    for *event, mac in connection.execute(f"{sql.EVENTS} ORDER BY number"):
-        number, _, batch, kind, who, why, detail = event
-        if number != expected or mac != event_mac(store.keys, before, event):
-            return [f"the ledger is damaged: the history's chain breaks at event {expected}"]
-        if batch is not None:
-            impossible = replay.apply(batch, kind, who, why, json.loads(detail))
+def _followed(
+    store: SqliteStore, events: Iterable[Any], before: bytes, expected: int, batch: int | None = None
+) -> tuple[event_chain.Replay, str | None]:
+    """Follow the chain from an event on; return what it says, of one batch only if that is given, and what is wrong."""
+    replay = event_chain.Replay()
+    for *event, mac in events:
+        number, _, of_batch, kind, who, why, detail = event
+        if number != expected or mac != event_chain.event_mac(store.keys, before, event):
+            return replay, f"the history's chain breaks at event {expected}"
+        if of_batch is not None and batch in (None, of_batch):
+            impossible = replay.apply(of_batch, kind, who, why, json.loads(detail))
             if impossible:
-                return [f"the ledger is damaged: event {number}: {impossible}"]
+                return replay, f"event {number}: {impossible}"
         before, expected = mac, expected + 1
-    return [] if expected > 1 else ["the ledger is damaged: its history is empty"]
+    return replay, None if expected > 1 else "its history is empty"
 
 
 def _check_tail(store: SqliteStore, connection: sqlite3.Connection) -> list[str]:
     """Check the end of the history only."""
     found = connection.execute(f"{sql.EVENTS} ORDER BY number DESC LIMIT ?", (_EVENTS_AT_OPENING + 1,)).fetchall()[::-1]
-    before = FIRST_MAC if found and found[0][0] == 1 else None
+    before = event_chain.FIRST_MAC if found and found[0][0] == 1 else None
     for *event, mac in found:
-        if before is not None and mac != event_mac(store.keys, before, event):
+        if before is not None and mac != event_chain.event_mac(store.keys, before, event):
             return [f"the ledger is damaged: the history's chain breaks at event {event[0]}"]
         before = mac
     return [] if found else ["the ledger is damaged: its history is empty"]
 
 
-def _check_rows(store: SqliteStore, connection: sqlite3.Connection, replay: Replay) -> list[str]:
-    """Compare every row with the history, the totals with the rows, and the rows with what was registered."""
-    problems: list[str] = batches_out_of_totals(connection, sql)
-    counts: Counter[tuple[int, int, int]] = Counter()
-    cents: Counter[tuple[int, int, int]] = Counter()
-    weights: Counter[int] = Counter()
-    line_weights: Counter[int] = Counter()
-    wrong = 0
-    for identity, line, state, direction, amount, reasons, seal in connection.execute(sql.ALL_ROWS):
-        batch, row = identity >> ROWS_BITS, identity & ROW_MASK
-        states = replay.states.get(batch, b"")
-        sealed = state != REJECTED or seal == store.keys.seal_values("rejected", (identity, line, amount, reasons))
-        if row >= len(states) or states[row] != state or not sealed:
-            wrong += 1
-            if wrong <= 10:
-                problems.append(f"the ledger is damaged: row {row} is {STATES[state]}, and its history says otherwise")
-        counts[batch, state, direction] += 1
-        cents[batch, state, direction] += amount
-        weights[batch] += row * amount
-        line_weights[batch] += row * (line or 0)
-    stored = {
-        (batch, state, direction): (count, amount)
-        for batch, state, direction, count, amount in connection.execute(sql.ALL_TOTALS)
-    }
-    if stored != {key: (count, cents[key]) for key, count in counts.items()}:
-        problems.append("the ledger is damaged: the control totals by state differ from the rows")
-    for batch, name, digest, rows, total, *about in connection.execute(sql.ALL_BATCHES):
-        registered = replay.registered.get(batch)
-        seen = {"name": name, "digest": digest.hex(), "rows": rows, "cents": total, "weight": str(weights[batch])}
-        seen |= {"line weight": str(line_weights[batch]), "about": about}
-        if registered is None or any(registered.get(key) != value for key, value in seen.items()):
-            problems.append(f"the ledger is damaged: batch {name} is not what was registered")
-    return problems
-
-
-def _check_runs(connection: sqlite3.Connection, replay: Replay) -> list[str]:
+def _check_runs(connection: sqlite3.Connection, replay: event_chain.Replay) -> list[str]:
     """Compare the runs with the history."""
     stored = {run: values for run, *values in connection.execute(sql.ALL_RUNS)}
     return [] if stored == replay.runs else ["the ledger is damaged: its runs are not those of its history"]
-
-
-def _check_attempts(store: SqliteStore, connection: sqlite3.Connection) -> list[str]:
-    """Find rows whose latest attempt does not repeat their state, and attempts that were changed."""
-    wrong = connection.execute(sql.ROWS_UNLIKE_ATTEMPTS).fetchone()[0]
-    differ = counted(wrong, "row differs from its latest attempt", "rows differ from their latest attempt")
-    problems = [f"the ledger is damaged: {differ}"] if wrong else []
-    changed = 0
-    for *values, seal in connection.execute(sql.ALL_ENDED_ATTEMPTS, (SENDING,)):
-        changed += seal != store.keys.seal_values("attempt", tuple(values))
-    are = counted(changed, "answer is", "answers are")
-    return problems + ([f"the ledger is damaged: {are} not what was recorded"] if changed else [])
-
-
-def _check_chunks(store: SqliteStore, connection: sqlite3.Connection) -> list[str]:
-    """Find payloads that can't be read, or that do not exist exactly as long as a row may still be sent."""
-    problems = []
-    wrong = connection.execute(sql.CHUNKS_UNLIKE_ROWS).fetchone()[0]
-    if wrong:
-        fit = counted(wrong, "chunk of payloads does not fit its rows", "chunks of payloads do not match their rows")
-        problems.append(f"the ledger is damaged: {fit}")
-    problems += texts_of_purged(connection, sql)
-    return [*problems, *payload_problems(store, connection)]
 
 
 _NOTHING_SENT = "nothing was sent (batchpay ledger check says more)"
@@ -192,7 +127,8 @@ def check_batch(store: SqliteStore, batch: int) -> None:
     try:
         with store.reading() as connection:
             replay = _replay(store, connection, batch)
-            found = _rows_problem(connection, batch, replay) or _attempts_problem(store, connection, batch)
+            found = _rows_problem(connection, batch, replay)
+            found = found or _seals_problem(store, connection, batch, sql.ATTEMPTS_IN_STATE, PENDING)
         if found:
             raise LedgerDamaged(f"the ledger is damaged: {found}")
     except LedgerDamaged as error:
@@ -210,7 +146,7 @@ def check_registrations(store: SqliteStore, transaction: SqliteTransaction) -> i
         bills = _replay_registrations(store, transaction)
     missing = bills - transaction.execute(sql.COUNT_BILLS).fetchone()[0]
     if missing > 0:
-        raise LedgerDamaged(f"{unknown_if_it_came_again(missing)}; {_NOTHING_SENT}")
+        raise LedgerDamaged(f"{event_chain.unknown_if_it_came_again(missing)}; {_NOTHING_SENT}")
     return bills
 
 
@@ -224,19 +160,21 @@ def _bills_noted(store: SqliteStore, transaction: SqliteTransaction) -> int | No
     """Return how many bills the latest registration or release noted; None unless it noted the batches as they are."""
     mac_before, mac, *event = transaction.execute(sql.LAST_REGISTRATION).fetchone() or (None, None, "{}")
     noted = json.loads(event[-1]).get("known")
-    if noted is None or mac != event_mac(store.keys, mac_before or FIRST_MAC, event):
+    if noted is None or mac != event_chain.event_mac(store.keys, mac_before or event_chain.FIRST_MAC, event):
         return None
     return int(noted[0]) if registrations_noted(transaction, noted[0])["known"] == noted else None
 
 
 def _replay_registrations(store: SqliteStore, transaction: SqliteTransaction) -> int:
     """Count the rows that were ever pending; raise LedgerDamaged if a batch is not what was registered."""
-    replay = Replay()
+    replay = event_chain.Replay()
     for name, digest, environment, mac_before, mac, *event in transaction.execute(sql.REGISTRATIONS):
         number, _, batch, kind, who, why, detail = event
         told = json.loads(detail)
         is_first = kind == "registered"
-        if mac != event_mac(store.keys, mac_before or FIRST_MAC, event) or is_first == (batch in replay.registered):
+        if mac != event_chain.event_mac(store.keys, mac_before or event_chain.FIRST_MAC, event) or is_first == (
+            batch in replay.registered
+        ):
             raise LedgerDamaged(f"the ledger is damaged: the history's chain breaks at event {number}; {_NOTHING_SENT}")
         if is_first:
             replay.apply(batch, kind, who, why, told)
@@ -251,27 +189,21 @@ def _replay_registrations(store: SqliteStore, transaction: SqliteTransaction) ->
     return sum(states.count(PENDING) for states in replay.states.values())
 
 
-def _replay(store: SqliteStore, connection: sqlite3.Connection, batch: int) -> Replay:
+def _replay(store: SqliteStore, connection: sqlite3.Connection, batch: int) -> event_chain.Replay:
     """Follow the chain from the batch's registration to the ledger's last event, which its witness knows."""
     first = connection.execute(sql.REGISTRATION, (batch,)).fetchone()
     if first is None:
         raise LedgerDamaged("the ledger is damaged: its history does not know the batch")
     before = connection.execute(sql.MAC_OF_EVENT, (first[0] - 1,)).fetchone()
-    mac_before, expected, replay = before[0] if before else FIRST_MAC, first[0], Replay()
-    for *event, mac in connection.execute(sql.EVENTS_FROM, first):
-        number, _, of_batch, kind, who, why, detail = event
-        if number != expected or mac != event_mac(store.keys, mac_before, event):
-            raise LedgerDamaged(f"the ledger is damaged: the history's chain breaks at event {expected}")
-        if of_batch == batch:
-            impossible = replay.apply(batch, kind, who, why, json.loads(detail))
-            if impossible:
-                raise LedgerDamaged(f"the ledger is damaged: event {number}: {impossible}")
-        mac_before, expected = mac, expected + 1
+    events = connection.execute(sql.EVENTS_FROM, first)
+    replay, wrong = _followed(store, events, before[0] if before else event_chain.FIRST_MAC, first[0], batch)
+    if wrong:
+        raise LedgerDamaged(f"the ledger is damaged: {wrong}")
     return replay
 
 
-def _rows_problem(connection: sqlite3.Connection, batch: int, replay: Replay) -> str | None:
-    tally = BatchTally(replay, batch)
+def _rows_problem(connection: sqlite3.Connection, batch: int, replay: event_chain.Replay) -> str | None:
+    tally = event_chain.BatchTally(replay, batch)
     for ids in pieces(connection, batch):
         found = connection.execute(sql.ROWS_OF_BATCH, ids).fetchone()
         lines, weight, *arrays, directions, states = found
@@ -281,23 +213,22 @@ def _rows_problem(connection: sqlite3.Connection, batch: int, replay: Replay) ->
         directions, states = map(values_of_digits, (directions, states))
         if not len(rows) == len(directions) == len(states):  # more than a digit, or a sign
             return "a row stands in a state, or goes in a direction, that there is none of"
-        wrong = tally.add(rows, (ids[0] & ROW_MASK) * lines + weight, amounts, directions, states)
+        wrong = tally.add(rows, (ids[0] & event_chain.ROW_MASK) * lines + weight, amounts, directions, states)
         if wrong is not None:
-            return f"row {wrong[0]} does not stand where its history says"
+            return f"row {wrong[0]} is {STATES[wrong[1]]}, and its history says otherwise"
     return tally.problem(connection, sql)
 
 
-def _attempts_problem(store: SqliteStore, connection: sqlite3.Connection, batch: int) -> str | None:
-    """Check attempts and seals of the rows that would be sent, and of those that were not to be."""
-    first, end = id_range(batch)
-    differing = connection.execute(sql.ROWS_UNLIKE_ATTEMPTS_OF_BATCH, (first, end, REJECTED, PENDING)).fetchone()[0]
+def _seals_problem(
+    store: SqliteStore, connection: sqlite3.Connection, batch: int, attempts: str, state: int
+) -> str | None:
+    """Check the latest attempts of rows, and the seals of some attempts and of the rows that were not to be sent."""
+    first, end = event_chain.id_range(batch)
+    differing = connection.execute(sql.ROWS_UNLIKE_ATTEMPTS, (first, end)).fetchone()[0]
     if differing:
         return counted(differing, "row differs from its latest attempt", "rows differ from their latest attempt")
-    for kind, statement, state in (
-        ("attempt", sql.ATTEMPTS_IN_STATE, PENDING),
-        ("rejected", sql.REJECTED_WITH_SEALS, REJECTED),
-    ):
-        for identity, *values, seal in connection.execute(statement, (first, end, state)):
+    for kind, statement, of in (("attempt", attempts, state), ("rejected", sql.REJECTED_WITH_SEALS, REJECTED)):
+        for identity, *values, seal in connection.execute(statement, (first, end, of)):
             if seal != store.keys.seal_values(kind, (identity, *values)):
-                return f"row {identity & ROW_MASK} is not what was recorded"
+                return f"row {identity & event_chain.ROW_MASK} is not what was recorded"
     return None

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any
 
 from batchpay.errors import BatchHeld, WrongUse
 from batchpay.ledger import machine
@@ -30,6 +29,7 @@ class SqliteLedger(SqliteReading, SqliteWriting, StoredLedger[SqliteStore, Sqlit
     """The ledger in an SQLite file; see contract.Ledger."""
 
     _new_run = SqliteRun
+    _mover = SqliteMover
 
     def __init__(self, store: SqliteStore, opened_after_s: float) -> None:
         super().__init__(store, opened_after_s, store.place.ledger)
@@ -67,9 +67,6 @@ class SqliteLedger(SqliteReading, SqliteWriting, StoredLedger[SqliteStore, Sqlit
 
     def shared_pace(self, environment: Environment, origin: str) -> SqlitePace:
         return SqlitePace(self.store, self._locks, environment.value, origin)
-
-    def _mover(self, transaction: Any, batch: int, event: str, who: str, why: str) -> SqliteMover:
-        return SqliteMover(transaction, batch, event, who, why)
 
     def say_hosts_gone(self, batch: str, who: str, why: str) -> Sequence[str]:
         """Refuse: a file belongs to one machine."""

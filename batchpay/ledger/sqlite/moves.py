@@ -8,21 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from batchpay.errors import LedgerDamaged
-from batchpay.ledger import mover
+from batchpay.ledger import mover, states
 from batchpay.ledger.days import SendingDay
 from batchpay.ledger.event_chain import id_range, row_id
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import SqliteTransaction
-from batchpay.ledger.states import (
-    DECLINED,
-    PENDING,
-    REJECTED,
-    SENDING,
-    STATE_CODES,
-    IllegalMove,
-    require,
-    require_outcome,
-)
 from batchpay.outcome import Outcome
 from batchpay.text import write_ranges
 
@@ -48,24 +38,20 @@ class SqliteMover(mover.Mover):
         self._of_day: Counter[int] = Counter()
 
     def move(self, rows: Sequence[int], before: int, after: int) -> list[int]:
-        require(self._event, before, after)
-        return [row for row in rows if self._move(row, before, after, None, None)]
+        states.require(self._event, before, after)
+        return [row for row in rows if self._move(row, before, after)]
 
     def reject(self, rows: Sequence[int], reasons: str) -> list[int]:
-        require(self._event, PENDING, REJECTED)
-        return [
-            row for row in rows if self._move(row, PENDING, REJECTED, reasons, self._seal_of_rejected(row, reasons))
-        ]
+        states.require(self._event, states.PENDING, states.REJECTED)
+        return [row for row in rows if self._move(row, states.PENDING, states.REJECTED, reasons)]
 
-    def _seal_of_rejected(self, row: int, reasons: str) -> bytes:
-        identity = row_id(self._batch, row)
-        facts = self._transaction.one(sql.REJECTED_FACTS, (identity,)) or ()
-        return self._keys.seal_values("rejected", (identity, *facts, reasons))
-
-    def _move(self, row: int, before: int, after: int, reasons: str | None, seal: bytes | None) -> bool:
-        identity = row_id(self._batch, row)
-        if after == REJECTED and self._transaction.one(sql.ATTEMPT_NOT_PENDING, (identity,)):
-            raise IllegalMove(f"row {row} may have been sent, so it can't be rejected any more")
+    def _move(self, row: int, before: int, after: int, reasons: str | None = None) -> bool:
+        identity, seal = row_id(self._batch, row), None
+        if after == states.REJECTED:
+            if self._transaction.one(sql.ATTEMPT_NOT_PENDING, (identity,)):
+                raise states.IllegalMove(f"row {row} may have been sent, so it can't be rejected any more")
+            facts = self._transaction.one(sql.REJECTED_FACTS, (identity,)) or ()
+            seal = self._keys.seal_values("rejected", (identity, *facts, reasons))
         found = self._transaction.one(sql.MOVE_ROW, (after, reasons, seal, identity, before))
         if found is None:
             return False
@@ -89,7 +75,7 @@ class SqliteMover(mover.Mover):
 
         That each is pending, and that no attempt contradicts it, is checked where row and attempt change.
         """
-        require(self._event, PENDING, SENDING)
+        states.require(self._event, states.PENDING, states.SENDING)
         if not rows:
             return {}
         granted: dict[int, BeingSent] = {}
@@ -98,9 +84,9 @@ class SqliteMover(mover.Mover):
             granted[row] = (attempts + 1, at, chunk, cents, direction)
             amounts[direction].append(cents)
         for direction, moved in amounts.items():
-            self._changes.move(PENDING, SENDING, direction, moved)
+            self._changes.move(states.PENDING, states.SENDING, direction, moved)
             self._of_day[direction] += sum(moved)
-        self._moved[SENDING].extend(rows)
+        self._moved[states.SENDING].extend(rows)
         ids, which = self._ids(rows)
         for statement, parameters in ((sql.GRANT[ids], which), (sql.BEGIN_ATTEMPTS[ids], (at, day.day, *which))):
             if self._transaction.execute(statement, parameters).rowcount != len(rows):
@@ -117,12 +103,12 @@ class SqliteMover(mover.Mover):
         first, lines = row_id(self._batch, 0), []
         by_state: defaultdict[int, list[int]] = defaultdict(list)
         for row, outcome in sorted(outcomes.items()):
-            require_outcome(self._event, outcome)
+            states.require_outcome(self._event, outcome)
             _, sent_at, chunk, cents, direction = sent[row]
-            end = (STATE_CODES[outcome.state], at, *outcome.answer, outcome.reason)
+            end = (states.STATE_CODES[outcome.state], at, *outcome.answer, outcome.reason)
             lines.append((*end, self._keys.seal_values("attempt", (first | row, sent_at, *end)), first | row))
-            self._has_moved(row, SENDING, end[0], direction, cents, chunk)
-            if end[0] in (PENDING, DECLINED):
+            self._has_moved(row, states.SENDING, end[0], direction, cents, chunk)
+            if end[0] in (states.PENDING, states.DECLINED):
                 self._of_day[direction] -= cents
             by_state[end[0]].append(row)
         ended = 0
@@ -142,12 +128,6 @@ class SqliteMover(mover.Mover):
             if cents:
                 self._transaction.execute(sql.ADD_TO_DAY, (day.environment, day.day, direction, cents))
         self._of_day.clear()
-
-    def give_back(self, rows: Sequence[int]) -> None:
-        """Take rows that were not paid out of what their accounts were sent."""
-        if rows:
-            asked = {"batch": self._batch, "rows": json.dumps(rows), "sign": -1}
-            self._transaction.execute(sql.COUNT_ON_PAYEE_DAY, asked)
 
     def _ids(self, rows: Collection[int]) -> tuple[sql.Ids, tuple[Any, ...]]:
         """Return which rows a statement is about: a range, as rows in file order usually are, or a list."""

@@ -31,9 +31,10 @@ from batchpay.errors import (
 from batchpay.ledger import decisions
 from batchpay.ledger.event_chain import FIRST_MAC, event_mac
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
-from batchpay.ledger.machine import OwnClock, clock_behind, now_ms, parse_mark
-from batchpay.ledger.paths import FileLock, LedgerPaths, check_directory, check_file, make_private_directory
-from batchpay.ledger.records import Accepted, Contents
+from batchpay.ledger.machine import OwnClock, clock_behind, machine_name, now_ms, parse_mark
+from batchpay.ledger.moving import Contents
+from batchpay.ledger.paths import FileLock, LedgerPaths, check_directory, check_file, location, make_private_directory
+from batchpay.ledger.records import Accepted
 from batchpay.ledger.sqlite import restoring
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.audit import check_at_opening
@@ -42,6 +43,7 @@ from batchpay.ledger.sqlite.ledger import SqliteLedger
 from batchpay.ledger.sqlite.restoring import contents, depart, moved_to, refuse_moved, refuse_restored_after_move
 from batchpay.ledger.sqlite.store import LOCK_WAIT_S, SqliteStore, connect, lock_path, translated
 from batchpay.ledger.witness import Witness, WitnessRecord, witnesses_of_others
+from batchpay.settings import LedgerSettings
 from batchpay.writing.atomic import sync_directory
 
 APPLICATION_ID = 0x62706179
@@ -81,28 +83,32 @@ SQLITE_LEAST = (3, 38, 0)
 """STRICT tables, RETURNING, and JSON functions in every build."""
 
 
-def open_ledger(
-    place: LedgerPaths, machine: str | None, *, create_as: str | None = None, read_only: bool = False
-) -> SqliteLedger:
-    if create_as is not None and not read_only and not os.path.lexists(place.ledger):
+def open_ledger(settings: LedgerSettings, *, create_as: str | None, read_only: bool) -> SqliteLedger:
+    path = location(settings).ledger
+    if create_as is not None and not read_only and not os.path.lexists(path):
         try:
-            create_ledger(place, machine, create_as, LOOPBACK)
+            create_ledger(settings, create_as, LOOPBACK)
         except LedgerNotUsable:
             # Another process may have created it at the same time.
-            if not os.path.lexists(place.ledger):
+            if not os.path.lexists(path):
                 raise
-    return _open(place, machine, read_only=read_only)
+    return _open(settings, read_only=read_only)
 
 
-def bring_up_to_date(place: LedgerPaths, machine: str | None) -> None:
+def bring_up_to_date(settings: LedgerSettings) -> None:
     try:
-        _open(place, machine, read_only=True).close()
+        _open(settings, read_only=True).close()
     except LedgerOlder:
-        _open(place, machine).close()
+        _open(settings).close()
 
 
-def create_ledger(place: LedgerPaths, machine: str | None, who: str, beside_another: str | None) -> LedgerPaths:
+def create_ledger(
+    settings: LedgerSettings, who: str, beside_another: str | None, owner_url: str | None = None
+) -> LedgerPaths:
     """See batchpay.ledger.open; a witness that remembers payments says that the ledger's disk may not be mounted."""
+    if owner_url is not None:
+        raise WrongUse("--owner-url is for a ledger in a database server; ledger.url names a file")
+    place = location(settings)
     keys = _look_before_creation(place, beside_another)
     make_private_directory(place.ledger.parent)
     check_directory(place.ledger.parent)
@@ -125,36 +131,34 @@ def create_ledger(place: LedgerPaths, machine: str | None, who: str, beside_anot
         if remembered is None and os.path.lexists(place.witness):
             raise LedgerNotUsable(f"the witness {place.witness} is of another key; to start over, move it away")
         with translated(place.ledger):
-            _write_new(place, keys, machine, who, beside_another)
+            _write_new(place, keys, machine_name(settings), who, beside_another)
     finally:
         lock.close()
     return place
 
 
-def accept(place: LedgerPaths, machine: str | None, who: str, why: str, *, rows_in_doubt: bool) -> Accepted:
-    with closing(_open(place, machine, accepts=True)) as ledger:
+def accept(settings: LedgerSettings, who: str, why: str, *, rows_in_doubt: bool) -> Accepted:
+    with closing(_open(settings, accepts=True)) as ledger:
         return restoring.accept(ledger.store, who, why, ledger.differences, rows_in_doubt=rows_in_doubt)
 
 
-def confirm(place: LedgerPaths, machine: str | None, who: str, why: str) -> None:
-    with closing(_open(place, machine)) as ledger:
+def confirm(settings: LedgerSettings, who: str, why: str) -> None:
+    with closing(_open(settings)) as ledger:
         decisions.confirm(ledger.store, who, why)
 
 
-def move(
-    place: LedgerPaths, machine: str | None, to: str, who: str, why: str, hand_over: Callable[[Contents], None]
-) -> Contents:
+def move(settings: LedgerSettings, to: str, who: str, why: str, hand_over: Callable[[Contents], None]) -> Contents:
     """Pass a ledger on to another database, unless that was already done; return what it was when it ended.
 
     The tables of what is returned can no longer be read. Raises WrongUse if it went elsewhere.
     """
-    look = partial(_open, place, machine, read_only=True, may_have_moved=True)
+    look = partial(_open, settings, read_only=True, may_have_moved=True)
     with closing(look()) as ledger, ledger.store.reading() as connection:
         known = moved_to(connection)
     if known not in (None, to):
-        raise WrongUse(f"the ledger {place.ledger} has moved to {known} already; nothing was done")
+        raise WrongUse(f"the ledger {location(settings).ledger} has moved to {known} already; nothing was done")
     if known is None:
-        with closing(_open(place, machine)) as ledger:
+        with closing(_open(settings)) as ledger:
             depart(ledger, to, who, why, hand_over)
     with closing(look()) as ledger, ledger.store.reading() as connection:
         return contents(ledger.store, connection)
@@ -207,8 +211,7 @@ def _write_new(place: LedgerPaths, keys: Keys, machine: str | None, who: str, wh
 
 
 def _open(
-    place: LedgerPaths,
-    machine: str | None,
+    settings: LedgerSettings,
     *,
     read_only: bool = False,
     accepts: bool = False,
@@ -218,6 +221,7 @@ def _open(
     if sqlite3.sqlite_version_info < SQLITE_LEAST:
         least = ".".join(map(str, SQLITE_LEAST[:2]))
         raise LedgerNotUsable(f"SQLite {sqlite3.sqlite_version} is too old; {least} is needed")
+    place, machine = location(settings), machine_name(settings)
     place = replace(place, ledger=check_file(place.ledger))
     keys = load_keys(place.key)
     store = SqliteStore(place, keys, read_only=read_only, wait_s=wait_s)

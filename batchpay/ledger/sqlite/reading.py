@@ -18,7 +18,7 @@ from batchpay.ledger.records import PayeeFacts, RowColumns
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import SqliteStore
 from batchpay.ledger.states import STATE_CODES
-from batchpay.ledger.stored_facts import Match, told
+from batchpay.ledger.stored_facts import EarlierMatch, told
 from batchpay.payment import Environment, State
 
 _VALUES_OF_DIGITS = bytes.maketrans(b"0123456789", bytes(range(10)))
@@ -112,7 +112,7 @@ class SqliteReading:
             by_id, by_bill = lookup_keys(lookup, with_older=bool(with_older))
             connection.execute(sql.MAKE_WANTED_KEYS)
 
-            def matches(rows: Container[int] | None = None) -> Iterator[Match]:
+            def matches(rows: Container[int] | None = None) -> Iterator[EarlierMatch]:
                 """Yield the closest match of each row, by paymentId last, or all matches of some rows."""
                 for keys, known, wanted in (
                     (by_bill, sql.KNOWN_BILLS, sql.EARLIER_BY_BILL.format(**near)),
@@ -132,6 +132,6 @@ class SqliteReading:
                         rank, identity = ranked >> sql.RANK_BITS, ranked & (1 << sql.RANK_BITS) - 1
                         if rank > 1:
                             place = identity >> ROWS_BITS, identity & ROW_MASK
-                            yield Match(row, rank >> 1, *place, line, at, was_cancelled=not rank & 1)
+                            yield EarlierMatch(row, rank >> 1, *place, line, at, was_cancelled=not rank & 1)
 
             return told(self.store, connection, names, lookup, {match.row: match for match in matches()}, matches)

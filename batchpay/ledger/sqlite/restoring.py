@@ -10,32 +10,15 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from batchpay.errors import BatchHeld, LedgerBehind, LedgerDamaged, LedgerElsewhere, LedgerNotUsable
-from batchpay.ledger.decisions import (
-    LEDGER_ACCEPTED,
-    doubt,
-    kind_of_acceptance,
-    lost_by_now,
-    require_named,
-    require_undamaged,
-    window,
-)
+from batchpay.ledger import decisions, records
 from batchpay.ledger.keys import Keys
+from batchpay.ledger.moving import Contents
 from batchpay.ledger.reading import today
-from batchpay.ledger.records import (
-    HOW_TO_ACCEPT,
-    MOVED,
-    RESTORED_REASON,
-    WITNESS_ACCEPTED,
-    Accepted,
-    BatchSummary,
-    Contents,
-)
 from batchpay.ledger.spill import spill_files
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.audit import check
@@ -71,7 +54,7 @@ def differences(store: SqliteStore) -> list[LedgerNotUsable]:
         found.append(
             LedgerElsewhere(
                 f"the ledger {store.place.ledger} {what}; nothing was sent now; if the other sends nothing more: "
-                f"{HOW_TO_ACCEPT}"
+                f"{records.HOW_TO_ACCEPT}"
             )
         )
     return found
@@ -79,32 +62,34 @@ def differences(store: SqliteStore) -> list[LedgerNotUsable]:
 
 def accept(
     store: SqliteStore, who: str, why: str, found: Sequence[LedgerNotUsable], *, rows_in_doubt: bool
-) -> Accepted:
+) -> records.Accepted:
     """Accept the ledger as is, where it is, and make its witness agree.
 
     If it may not know of payments made since, every row that it would send becomes a row in doubt, for a person to
     check, and what it lost is recorded. Raises LedgerDamaged if more is wrong with it than that: what the witness knows
     is kept.
     """
-    require_named(LEDGER_ACCEPTED, who, why)
-    kind = kind_of_acceptance(found, rows_in_doubt=rows_in_doubt)
-    require_undamaged(check(store))
+    decisions.require_named(decisions.LEDGER_ACCEPTED, who, why)
+    kind = decisions.kind_of_acceptance(found, rows_in_doubt=rows_in_doubt)
+    decisions.require_undamaged(check(store))
     marked_in_doubt, lost = 0, None
     record = store.witness.read()
     known = record if record is not None and record.ledger_id == store.ledger_id else None
     with store.transaction() as transaction:
         transaction.replaces_witness = True
         detail: dict[str, Any] = {"before": known and known.machine, "after": store.machine}
-        if kind == WITNESS_ACCEPTED:
+        if kind == records.WITNESS_ACCEPTED:
             last, at = transaction.execute(sql.LAST_EVENT).fetchone()
             for (batch,) in transaction.execute(sql.BATCH_IDS).fetchall():
-                marked_in_doubt += doubt(
-                    SqliteMover(transaction, batch, "doubted", who, RESTORED_REASON), today(store, transaction)
+                marked_in_doubt += decisions.doubt(
+                    SqliteMover(transaction, batch, "doubted", who, records.RESTORED_REASON), today(store, transaction)
                 )
-            lost = lost_by_now(transaction, sql, last, at, known.number if known and known.number > last else None)
+            lost = decisions.lost_by_now(
+                transaction, sql, last, at, known.number if known and known.number > last else None
+            )
             detail |= {"doubted": marked_in_doubt, **lost}
         transaction.event(kind, None, who, why, detail)
-    return Accepted(marked_in_doubt, window(lost) if lost else None)
+    return records.Accepted(marked_in_doubt, decisions.window(lost) if lost else None)
 
 
 _REASON = "the ledger moves to another database"
@@ -112,7 +97,7 @@ _REASON = "the ledger moves to another database"
 
 def moved_to(connection: sqlite3.Connection) -> str | None:
     """Return where a ledger has moved to; None if it is still here."""
-    found = connection.execute(sql.LAST_DETAIL, (MOVED,)).fetchone()
+    found = connection.execute(sql.LAST_DETAIL, (records.MOVED,)).fetchone()
     return str(json.loads(found[0])["to"]) if found else None
 
 
@@ -165,30 +150,22 @@ def depart(ledger: SqliteLedger, to: str, who: str, why: str, hand_over: Callabl
         if interrupted or transaction.execute(sql.LAST_EVENT).fetchone() != checked:
             raise BatchHeld("something was written to the ledger while it was checked; run the command again")
         hand_over(contents(store, transaction.connection))
-        transaction.event(MOVED, None, who, why, {"to": to})
+        transaction.event(records.MOVED, None, who, why, {"to": to})
     store.witness.sync()
 
 
-def _was_interrupted(store: SqliteStore, batch: BatchSummary) -> bool:
+def _was_interrupted(store: SqliteStore, batch: records.BatchSummary) -> bool:
     return batch.by_state[State.SENDING].rows > 0 or bool(spill_files(store.place.witness, batch.batch))
 
 
 def contents(store: SqliteStore, connection: sqlite3.Connection) -> Contents:
     """Return all of a ledger up to the event that ended it, if there is one."""
     meta = dict(connection.execute(sql.META))
-    number, mac = connection.execute(sql.LAST_MAC_BEFORE, (MOVED,)).fetchone()
-
-    def table(statement: str, *values: Any) -> Callable[[], Iterator[tuple[Any, ...]]]:
-        return partial(connection.execute, statement, values)
-
+    number, mac = connection.execute(sql.LAST_MAC_BEFORE, (records.MOVED,)).fetchone()
+    statements = sql.MOVING | {"fact": store.fact_statements.every}
     return Contents(
         ledger_id=store.ledger_id, place=str(store.place.ledger), number=number, mac=mac,
         registrations=connection.execute(sql.REGISTRATION_COUNT).fetchone()[0],
         has_older_digests="latest batch of version 2" in meta,
-        events=table(sql.MOVING_EVENTS, number), batches=table(sql.MOVING_BATCHES), runs=table(sql.ALL_RUNS),
-        totals=table(sql.ALL_TOTALS), payments=table(sql.MOVING_PAYMENTS), attempts=table(sql.MOVING_ATTEMPTS),
-        chunks=table(sql.MOVING_CHUNKS), bodies=table(sql.BODIES),
-        details=table(sql.DETAILS), fingerprints=table(sql.MOVING_FINGERPRINTS),
-        payment_ids=table(sql.MOVING_PAYMENT_IDS), paid=table(sql.MOVING_PAID),
-        facts=table(store.fact_statements.every),
+        rows=lambda table: connection.execute(statements[table], (number,) if table == "event" else ()),
     )  # fmt: skip

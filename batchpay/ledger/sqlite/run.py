@@ -24,11 +24,11 @@ from batchpay.ledger.machine import now_ms
 from batchpay.ledger.paths import BatchLocks
 from batchpay.ledger.payload import Bodies
 from batchpay.ledger.records import PAUSE_S_MOST, RECOVERED_REASON, PaceNow, PendingPayment
-from batchpay.ledger.spill import LateAnswers, Spill, Spilled, read_spill, spill_files, spill_path
+from batchpay.ledger.spill import Spill, Spilled, merge, spill_files, spill_path
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.moves import BeingSent, Claimed, NotAsClaimed, SqliteMover
 from batchpay.ledger.sqlite.store import SqliteStore, SqliteTransaction, translated
-from batchpay.ledger.states import IN_DOUBT, SENDING, IllegalMove
+from batchpay.ledger.states import SENDING
 from batchpay.outcome import Finding, Outcome
 from batchpay.payment import State, Totals
 from batchpay.settings import RATE_LEAST, RATE_MOST
@@ -96,38 +96,25 @@ class SqliteRun:
         """Merge what was spilled, mark what is still in sending in doubt, take over the batch: one transaction."""
         at = now_ms()
         merging = SqliteMover(transaction, self._batch, "merged", self._who)
-        late = LateAnswers()
-        for path in spilled_files:
-            for spilled in read_spill(path, self._store.keys, name):
-                if not self._merge(transaction, merging, spilled, at):
-                    late.add(merging, spilled, path)
+
+        def use(spilled: Spilled, outcome: Outcome) -> bool:
+            place = row_id(self._batch, spilled.row)
+            still = transaction.one(sql.ROW_IN_ATTEMPT, (place, SENDING, spilled.attempt))
+            if still is not None:
+                attempt, since, chunk, cents, direction = still
+                merging.end({spilled.row: outcome}, {spilled.row: (attempt, since, chunk, cents, direction)}, at)
+            return still is not None
+
+        late = merge(merging, spilled_files, self._store.keys, name, use, is_unique=self._is_unique)
         merging.finish(**late.detail)
         self.late = tuple(late.told)
-
-        recovering = SqliteMover(transaction, self._batch, "recovered", self._who, RECOVERED_REASON)
-        rows = recovering.move(recovering.rows_in(SENDING), SENDING, IN_DOUBT)
-        recovering.note_attempts(rows, IN_DOUBT, RECOVERED_REASON, at=None)
-        recovering.finish()
-
+        doubted = SqliteMover(transaction, self._batch, "recovered", self._who, RECOVERED_REASON).doubt_sending()
         transaction.execute(sql.DROP_DAYS, (self.sending.day - DAYS_KEPT,))
         transaction.execute(sql.TAKE_BATCH, (self._token, self._batch))
         run = transaction.execute(sql.ADD_RUN, (self._batch, self._who, at)).lastrowid
         detail = {"run": run, "at": at, "process": os.getpid(), **noted}
         transaction.event("started", self._batch, self._who, why, detail)
-        return len(rows), int(run or 0)
-
-    def _merge(self, transaction: SqliteTransaction, merging: SqliteMover, spilled: Spilled, at: int) -> bool:
-        """Take over a spilled outcome, if its row is still in the very attempt it belongs to."""
-        still = transaction.one(sql.ROW_IN_ATTEMPT, (row_id(self._batch, spilled.row), SENDING, spilled.attempt))
-        if still is None:
-            return False
-        attempt, since, chunk, cents, direction = still
-        sent = {spilled.row: (attempt, since, chunk, cents, direction)}
-        try:
-            merging.end(merging.judged({spilled.row: spilled.outcome}, is_unique=self._is_unique), sent, at)
-        except IllegalMove:
-            return False  # what proves nothing is not merged: the row becomes in doubt like any other found in sending
-        return True
+        return doubted, int(run or 0)
 
     def claim(self, limit: int) -> list[PendingPayment]:
         """See contract.Run. A batch has one run at a time here, so the last row claimed is all it needs to know."""
@@ -185,11 +172,10 @@ class SqliteRun:
             judged = mover.judged(proved, is_unique=self._is_unique)
             mover.end(judged, self._sent, at)
             wanted = mover.grantable(intents) if claimed is None else claimed
-            day, back = (
-                self.sending,
-                [row for row, one in judged.items() if one.state in (State.PENDING, State.DECLINED)],
-            )
-            mover.give_back(back)
+            day = self.sending
+            if back := [row for row, one in judged.items() if one.state in (State.PENDING, State.DECLINED)]:
+                asked = {"batch": self._batch, "rows": json.dumps(back), "sign": -1}
+                transaction.execute(sql.COUNT_ON_PAYEE_DAY, asked)
             if day.limits.are_set:  # what is given back makes room
                 mover.count_day(day)
                 wanted = {row: wanted[row] for row in fitting(day, transaction.execute, sql, self._batch, wanted)}
@@ -209,11 +195,7 @@ class SqliteRun:
         with self._store.transaction() as transaction:
             self._check_token(transaction)
             mover = SqliteMover(transaction, self._batch, "rejected", self._who, reason)
-            moved = set(mover.reject(rows, reason))
-            for row in rows:
-                if row not in moved:
-                    raise LedgerNotUsable(f"row {row} is not pending, so it is not rejected any more")
-            mover.finish()
+            mover.reject_all(rows, reason)
 
     def finish(self, stopped: str | None, held_back: Totals | None = None) -> None:
         try:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from batchpay.ledger.columns import CANCELLED
 from batchpay.ledger.event_chain import DAY_MS, EPOCH_DAY
+from batchpay.ledger.moving import TABLES
 from batchpay.ledger.states import ACCEPTED, IN_DOUBT, OPEN, PENDING, REJECTED, SENDING
 from batchpay.payment import SamePayment
 
@@ -261,17 +262,12 @@ _WANTED = "json_each(:rows) AS wanted CROSS JOIN row ON row.id = (:batch << 32 |
 _COUNTED_ROWS = (
     f"FROM {_WANTED} JOIN attempt ON attempt.id = row.id JOIN batch ON batch.id = :batch WHERE sent_on IS NOT NULL"
 )
-COUNT_ON_DAY = (
-    f"INSERT INTO day_total SELECT environment, sent_on, direction, :sign * sum(amount_cents) {_COUNTED_ROWS}"
-    " GROUP BY sent_on, direction"
-    " ON CONFLICT (environment, day, direction) DO UPDATE SET cents = cents + excluded.cents"
-)
-COUNT_ON_PAYEE_DAY = (
-    f"INSERT INTO payee_day SELECT environment, sent_on, account, :sign * sum(amount_cents) {_COUNTED_ROWS}"
-    " GROUP BY sent_on, account"
-    " ON CONFLICT (environment, day, account) DO UPDATE SET cents = cents + excluded.cents"
-)
-COUNT_ON_DAYS = [COUNT_ON_DAY, COUNT_ON_PAYEE_DAY]
+COUNT_ON_DAYS = [
+    f"INSERT INTO {table} SELECT environment, sent_on, {key}, :sign * sum(amount_cents) {_COUNTED_ROWS}"
+    f" GROUP BY sent_on, {key} ON CONFLICT (environment, day, {key}) DO UPDATE SET cents = cents + excluded.cents"
+    for table, key in (("day_total", "direction"), ("payee_day", "account"))
+]
+_, COUNT_ON_PAYEE_DAY = COUNT_ON_DAYS
 DOUBT_TODAY = "UPDATE attempt SET sent_on = :day WHERE id IN (SELECT :batch << 32 | value FROM json_each(:rows))"
 DROP_DAYS = "DELETE FROM payee_day WHERE day < ?"
 _SENT = (
@@ -423,12 +419,8 @@ SENT_SINCE = (
 )
 _SINCE = f"{SENT_SINCE} AND batch.digest <> :digest"
 BATCH_SINCE = f"SELECT 1 FROM batch WHERE {_SINCE} LIMIT 1"
-KNOWN_BILLS = (
-    "SELECT value FROM json_each(?) AS wanted WHERE EXISTS (SELECT 1 FROM fingerprint WHERE fingerprint = wanted.value)"
-)
-KNOWN_PAYMENT_IDS = (
-    "SELECT value FROM json_each(?) AS wanted WHERE EXISTS (SELECT 1 FROM payment_id WHERE payment_id = wanted.value)"
-)
+_KNOWN = "SELECT value FROM json_each(?) AS wanted WHERE EXISTS (SELECT 1 FROM {0} WHERE {0} = wanted.value)"
+KNOWN_BILLS, KNOWN_PAYMENT_IDS = map(_KNOWN.format, ("fingerprint", "payment_id"))
 _FOUND = f"""
 JOIN row ON row.id = found.id AND (row.state IN ({_COUNTED}){{}})
 JOIN batch ON batch.id = found.id >> 32 AND {_COMPARED}
@@ -494,29 +486,22 @@ BATCH_AS_REGISTERED = (
 TOTALS_OF_BATCH = (
     "SELECT state, direction, row_count, cents FROM total WHERE batch = ? AND (row_count <> 0 OR cents <> 0)"
 )
-ROWS_UNLIKE_ATTEMPTS_OF_BATCH = (
+ROWS_UNLIKE_ATTEMPTS = (
     "SELECT count(*) FROM row LEFT JOIN attempt ON attempt.id = row.id WHERE row.id >= ? AND row.id < ?"
-    " AND row.state <> ? AND coalesce(attempt.state, ?) <> row.state"
+    f" AND row.state <> {REJECTED} AND coalesce(attempt.state, {PENDING}) <> row.state"
 )
 ATTEMPTS_IN_STATE = (
-    "SELECT id, sent_at, state, finished_at, http_status, response_code, message, gateway_reference,"
-    " reason, seal FROM attempt WHERE id >= ? AND id < ? AND state = ?"
+    "SELECT id, sent_at, state, finished_at, http_status, response_code, message, gateway_reference, reason, seal"
+    " FROM attempt WHERE id >= ? AND id < ? AND state = ?"
 )
+ENDED_ATTEMPTS = ATTEMPTS_IN_STATE.replace("state = ?", "state <> ?")
 REJECTED_WITH_SEALS = "SELECT id, line, amount_cents, reasons, seal FROM row WHERE id >= ? AND id < ? AND state = ?"
 
 # The check of the whole ledger
 
-ALL_BATCHES = (
-    "SELECT id, name, digest, row_count, cents, file, origin, columns, options, registered_at, again_reason,"
-    " environment FROM batch"
-)
-ALL_RUNS = "SELECT id, batch, who, started_at, finished_at, stopped FROM run"
-ALL_TOTALS = "SELECT batch, state, direction, row_count, cents FROM total WHERE row_count <> 0 OR cents <> 0"
-ALL_ROWS = "SELECT id, line, state, direction, amount_cents, reasons, seal FROM row ORDER BY id"
-ALL_ENDED_ATTEMPTS = (
-    "SELECT id, sent_at, state, finished_at, http_status, response_code, message, gateway_reference, reason, seal"
-    " FROM attempt WHERE state <> ?"
-)
+ALL_RUNS = f"SELECT {TABLES['run']} FROM run"
+ALL_TOTALS = f"SELECT {TABLES['total']} FROM total WHERE row_count <> 0 OR cents <> 0"
+LOST_ROWS = "SELECT count(*) FROM row WHERE NOT EXISTS (SELECT 1 FROM batch WHERE batch.id = row.id >> 32)"
 BATCHES_OUT_OF_TOTALS = (
     "SELECT name FROM batch LEFT JOIN total ON total.batch = batch.id GROUP BY batch.id"
     " HAVING batch.row_count <> coalesce(sum(total.row_count), 0) OR batch.cents <> coalesce(sum(total.cents), 0)"
@@ -525,10 +510,6 @@ COUNT_BILLS = "SELECT count(*) FROM fingerprint"
 ROWS_WITHOUT_BILL = (
     f"SELECT count(*) FROM (SELECT id FROM row WHERE state <> {REJECTED} AND id NOT IN (SELECT id FROM fingerprint)"
     " UNION SELECT id FROM fingerprint WHERE named AND id NOT IN (SELECT id FROM payment_id))"
-)
-ROWS_UNLIKE_ATTEMPTS = (
-    "SELECT count(*) FROM row LEFT JOIN attempt ON attempt.id = row.id"
-    f" WHERE row.state <> {REJECTED} AND coalesce(attempt.state, {PENDING}) <> row.state"
 )
 CHUNKS_UNLIKE_ROWS = (
     "SELECT count(*) FROM chunk LEFT JOIN"
@@ -543,27 +524,27 @@ TEXTS_OF_PURGED = (
     " WHERE kind = 'purged' AND kind <> 'progress' AND (message IS NOT NULL OR reason IS NOT NULL)"
 )
 
-# A ledger that moves to another database: see records.Contents
+# A ledger that moves to another database: see moving.TABLES
 
 LAST_DETAIL = "SELECT detail FROM event WHERE kind = ? AND kind <> 'progress' ORDER BY number DESC LIMIT 1"
 LAST_MAC_BEFORE = "SELECT number, mac FROM event WHERE kind <> ? ORDER BY number DESC LIMIT 1"
-MOVING_EVENTS = "SELECT number, at, batch, kind, who, why, detail FROM event WHERE number <= ? ORDER BY number"
-MOVING_BATCHES = (
-    "SELECT id, name, digest, file, origin, columns, options, registered_at, again_reason, environment, row_count,"
-    " cents FROM batch ORDER BY id"
-)
-MOVING_PAYMENTS = (
-    f"SELECT {_PLACE.format('row')}, line, amount_cents, direction, row.state, attempts, chunk, payee, account,"
-    " sent_at, reasons, pay_on, sent_on FROM row LEFT JOIN attempt ON attempt.id = row.id ORDER BY row.id"
-)
-MOVING_ATTEMPTS = (
-    f"SELECT {_PLACE.format('attempt')}, attempts, sent_at, attempt.state, finished_at, http_status, response_code,"
-    " message, gateway_reference, reason FROM attempt JOIN row ON row.id = attempt.id ORDER BY attempt.id"
-)
-MOVING_CHUNKS = "SELECT batch, id, open_rows FROM chunk ORDER BY id"
-MOVING_FINGERPRINTS = f"SELECT fingerprint, {_PLACE.format('fingerprint')}, named FROM fingerprint ORDER BY fingerprint"
-MOVING_PAYMENT_IDS = f"SELECT payment_id, {_PLACE.format('payment_id')} FROM payment_id ORDER BY payment_id"
-MOVING_PAID = "SELECT payee, account, batch, row_count, cents FROM paid ORDER BY payee, account, batch"
+MOVING = {
+    "event": f"SELECT {TABLES['event']} FROM event WHERE number <= ? ORDER BY number",
+    "batch": f"SELECT {TABLES['batch']} FROM batch ORDER BY id",
+    "run": ALL_RUNS,
+    "total": ALL_TOTALS,
+    "payment": f"SELECT {_PLACE.format('row')}, line, amount_cents, direction, row.state, attempts, chunk, payee,"
+    " account, sent_at, reasons, pay_on, sent_on FROM row LEFT JOIN attempt ON attempt.id = row.id ORDER BY row.id",
+    "attempt": f"SELECT {_PLACE.format('attempt')}, attempts, sent_at, attempt.state, finished_at, http_status,"
+    " response_code, message, gateway_reference, reason FROM attempt JOIN row ON row.id = attempt.id"
+    " ORDER BY attempt.id",
+    "chunk": "SELECT batch, id, open_rows FROM chunk ORDER BY id",
+    "body": BODIES,
+    "detail": DETAILS,
+    "fingerprint": f"SELECT fingerprint, {_PLACE.format('fingerprint')}, named FROM fingerprint ORDER BY fingerprint",
+    "payment_id": f"SELECT payment_id, {_PLACE.format('payment_id')} FROM payment_id ORDER BY payment_id",
+    "paid": f"SELECT {TABLES['paid']} FROM paid ORDER BY payee, account, batch",
+}
 
 
 END_OF_ROWS = "SELECT ifnull(max(id), 0) + 1 FROM row WHERE id >= ? AND id < ?"

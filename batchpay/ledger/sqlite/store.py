@@ -166,18 +166,14 @@ class SqliteStore:
             with translated(place.ledger):
                 self._lock = FileLock(lock_path(place))
             try:
-                self._open_for_writing()
+                self._lock.acquire(self.wait_s)
+                try:
+                    self._connection = self._connect_writer()
+                finally:
+                    self._lock.release()
             except BaseException:
                 self._lock.close()
                 raise
-
-    def _open_for_writing(self) -> None:
-        assert self._lock is not None
-        self._lock.acquire(self.wait_s)
-        try:
-            self._connection = self._connect_writer()
-        finally:
-            self._lock.release()
 
     def _connect_writer(self) -> sqlite3.Connection:
         path = self.place.ledger
