@@ -6,6 +6,7 @@ import base64
 import ipaddress
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
 from batchpay.errors import SettingsNotUsable
@@ -61,6 +62,7 @@ def is_loopback(host: str) -> bool:
     return host == "localhost" or (is_literal(host) and ipaddress.ip_address(host).is_loopback)
 
 
+@lru_cache(16)
 def check_origin(base_url: str, name: str = "gateway.base_url") -> Origin:
     """Read gateway.base_url as an origin, or another address, by the name that messages have for it.
 

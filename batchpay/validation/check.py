@@ -43,7 +43,17 @@ from batchpay.validation.compiled_rules import (
     nothing_proven,
     rule_book,
 )
-from batchpay.validation.duplicates import Late, LateRows, NullWords, Places, Unfit, Uniqueness, late_in_file
+from batchpay.validation.duplicates import (
+    InFile,
+    Late,
+    LateRows,
+    NullWords,
+    Places,
+    Repeats,
+    Unfit,
+    Uniqueness,
+    late_in_file,
+)
 from batchpay.validation.payees import PAYEE, Payees
 from batchpay.validation.rejects import packed, unpacked
 from batchpay.validation.sums import Sums
@@ -108,8 +118,8 @@ class RowCheck:
         self._rows = 0
         self._clean: list[pl.Series] = []
         """One bit per row, chunk by chunk: it is proven and has no warning."""
-        self._repeats = self._unique.repeats()
-        self._in_file = late_in_file(self._repeats, options)
+        self._repeats: Repeats
+        self._in_file: list[InFile] = []
         self._null_words, self._payees = NullWords(), Payees(storage)
 
     def results(self) -> Iterator[ChunkResult]:

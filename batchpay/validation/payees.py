@@ -51,10 +51,12 @@ class Payees:
             (ROW_SHARED_ACCOUNT, "account", "name", "{} payees are paid to this account in this file"),
             (ROW_SPREAD_PAYEE, "payee", "account", "this payee is paid to {} accounts in this file"),
         ):
-            kept = [pl.DataFrame(schema={"_row": pl.UInt32, "_group": pl.UInt64, "count": pl.UInt32})]
+            kept = []
             for frame in self._paid.repeated(of, times=_SEVERAL) if facts.name not in options.rules_off else ():
                 counted = frame.select("_row", pl.col(of).alias("_group"), count=pl.col(each).n_unique().over(of))
                 kept.append(counted.filter(pl.col("count") >= _SEVERAL))
+            if not kept:
+                continue
             rows = pl.concat(kept).sort("_row")
             more = pl.len().over("_group").cast(pl.Int64) - _NAMED_MAX
             first = rows.with_columns(more=more).filter(pl.int_range(pl.len()).over("_group") < _NAMED_MAX)

@@ -83,10 +83,11 @@ class Sums:
 
     def _called(self, rows: pl.DataFrame) -> None:
         """Note rows that are called a total, word for word, and have no sum."""
-        for name in _CALLED:
-            for number, word in rows.filter(pl.col(name).is_in(self._words)).select("_row", name).iter_rows():
-                message = f"is called {word} in {name}, make sure that it is a payment and no total"
-                self._found.setdefault(number, (MAYBE_TOTAL, message))
+        called = pl.any_horizontal(pl.col(_CALLED).is_in(self._words))
+        for number, *cells in rows.select("_row", *_CALLED).filter(called).iter_rows():
+            name, word = next(found for found in zip(_CALLED, cells, strict=True) if found[1] in self._words)
+            message = f"is called {word} in {name}, make sure that it is a payment and no total"
+            self._found.setdefault(number, (MAYBE_TOTAL, message))
 
     def marked(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Mark the rows that were found, in this pass or a later one."""
