@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
@@ -87,11 +88,14 @@ def variances(
     *,
     exclude_digest: bytes | None = None,
     first_above_cents: int | None = None,
+    since: list[datetime | None] | None = None,
 ) -> list[Variance]:
     """Compare rows with the history, in row order; a new payee gets one warning, a louder one above an amount.
 
     A payee of whom every payment came back is new, but not unknown: another account than that is a changed one. A
     return file that somebody made up must not turn a changed account into a new payee.
+
+    `since` gets, for each row, when the first payment of its payee to its account was registered; None if it is new.
 
     Not to be called while the ledger has no other batch: then everybody would be new.
     """
@@ -102,6 +106,8 @@ def variances(
         columns.rows, columns.payees, columns.accounts, columns.amounts_cents, strict=True
     ):
         facts = known.get(payee)
+        if since is not None:
+            since.append(None if facts is None else facts.accounts.get(account))
         if facts is not None and account not in (facts.accounts or facts.came_back):
             changed[row] = payee
             found.append(_variance(row, "changed_account", _CHANGED.format(before="")))

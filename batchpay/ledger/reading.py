@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import fields
 from datetime import date, datetime, timedelta
+from functools import cache
 from itertools import groupby
 from typing import Any, Generic, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -165,17 +166,22 @@ class Details:
         return self._kept[chunk]
 
 
-def summed_up(paid: Iterable[tuple[bytes, bytes, int, int]]) -> dict[bytes, PayeeFacts]:
-    """Total by payee what was paid: payee, account, rows and cents of each, 0 where all came back."""
+def summed_up(paid: Iterable[tuple[bytes, bytes, int, int, int]]) -> dict[bytes, PayeeFacts]:
+    """Total by payee what was paid: payee, account, rows and cents, 0 where all came back, and when it was first."""
     counts: dict[bytes, list[int]] = {}
-    accounts: dict[bytes, tuple[set[bytes], set[bytes]]] = {}
-    for payee, account, payments, cents in paid:
+    accounts: dict[bytes, tuple[dict[bytes, datetime], set[bytes]]] = {}
+    moment_of = cache(event_chain.to_datetime)
+    for payee, account, payments, cents, first in paid:
         count = counts.setdefault(payee, [0, 0])
         count[0] += payments
         count[1] += cents
-        accounts.setdefault(payee, (set(), set()))[not payments].add(account)
+        standing, came_back = accounts.setdefault(payee, ({}, set()))
+        if payments:
+            standing[account] = moment_of(first)
+        else:
+            came_back.add(account)
     return {
-        payee: PayeeFacts(cents // max(1, payments), *map(frozenset, accounts[payee]))
+        payee: PayeeFacts(cents // max(1, payments), accounts[payee][0], frozenset(accounts[payee][1]))
         for payee, (payments, cents) in counts.items()
     }
 

@@ -392,8 +392,8 @@ class PayeeFacts:
 
     usual_cents: int
     """The mean of their amounts, rounded down."""
-    accounts: frozenset[bytes]
-    """Keyed digests of the accounts that the payments went to."""
+    accounts: Mapping[bytes, datetime]
+    """Keyed digests of the accounts that the payments went to, and when the first to each was registered."""
     came_back: frozenset[bytes] = frozenset()
     """Digests of accounts from which all payments came back: they are in `accounts` only if one of them stands."""
 

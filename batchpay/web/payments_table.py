@@ -55,6 +55,7 @@ class Payment(NamedTuple):
     amount: str
     currency: str
     account: str
+    first_seen: str | None
     pay_on: str | None
     flags: list[str]
     warnings: str | None

@@ -7,7 +7,7 @@ Nothing is registered or sent here. Files are read whole before anything found i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from batchpay.approval.anomalies import Anomalies, Variance, payments_named, variances
-from batchpay.approval.cash_flow import AllNew, Schedule, flow_of, with_cents
+from batchpay.approval.anomalies import Anomalies, Variance
+from batchpay.approval.cash_flow import AllNew, Schedule, with_cents
 from batchpay.approval.proposal import ToSend
 from batchpay.errors import BatchpayError, CheckFailed, FileRefused
 from batchpay.gateway.origin import environment_of
@@ -47,6 +47,7 @@ from batchpay.workflows.earlier_payments import (
     without_payments,
 )
 from batchpay.workflows.holding import Holding, held_names, rejected_earlier
+from batchpay.workflows.payee_check import FirstSeen, PayeeCheck, payee_check, with_names
 from batchpay.workflows.policy import policy_in_force, require_zone
 from batchpay.workflows.rejected_earlier import RejectedEarlier, Releasable, days_back
 from batchpay.workflows.requests import Decisions, FileRequest, refuse_account_number
@@ -60,55 +61,6 @@ if TYPE_CHECKING:  # a check and a dry run do not even load what can open a sock
     from batchpay.ledger.records import BatchSummary
     from batchpay.registration.digests import Content
     from batchpay.validation.rejects import Rejects
-
-
-@dataclass(frozen=True, slots=True)
-class PayeeCheck:
-    """Earlier payments of an environment, to compare payees, accounts and amounts with."""
-
-    history: Ledger
-    environment: Environment
-    exclude_digest: bytes | None
-    """A content whose own payments don't count: a batch that is continued must not find itself.
-
-    None if it is paid once more: whoever was paid by it before is not a new payee.
-    """
-    first_above_cents: int | None = None
-    """The first payment of a payee above this is a warning of its own."""
-
-    def unusual(self, frame: pl.DataFrame, but: Collection[int]) -> list[Variance]:
-        """Find what is unusual about rows that passed, except those of `but`."""
-        from batchpay.registration.digests import payee_columns  # only where there are earlier payments
-
-        columns = payee_columns(self.history, frame)
-        found = variances(
-            self.history,
-            columns,
-            self.environment,
-            exclude_digest=self.exclude_digest,
-            first_above_cents=self.first_above_cents,
-        )
-        return [one for one in found if one.row not in but]
-
-
-def payee_check(
-    history: Ledger | None, environment: Environment, digest: bytes, again: BatchSummary | None, *, others: bool
-) -> PayeeCheck | None:
-    """Return the payments that payees are compared with; None if there are none: then every payee would be new.
-
-    `again` is the batch of this content that is paid once more, `others` whether there are batches of other contents.
-    """
-    if history is None or not (others or (again is not None and again.by_state[State.ACCEPTED].rows)):
-        return None
-    return PayeeCheck(history, environment, None if again else digest)
-
-
-def with_names(anomalies: Anomalies, unusual: list[Variance], frame: pl.DataFrame) -> list[Variance]:
-    """Count what is unusual about a chunk of rows, and for the first ones add which payee and payment it concerns."""
-    for code in {one.code for one in unusual}:
-        anomalies.add_up(code, flow_of(frame, [one.row for one in unusual if one.code == code]))
-    named = anomalies.to_name(unusual)
-    return anomalies.add(unusual, payments_named(frame, [one.row for one in named]))
 
 
 @dataclass(slots=True)
@@ -143,6 +95,7 @@ class FileCheck:
     rejected: list[pl.DataFrame] = field(default_factory=list)
     """Why rows were rejected (ChunkResult.rejected), if a ledger is to record it."""
     warned: Warned = field(default_factory=Warned)
+    first_seen: FirstSeen = field(default_factory=FirstSeen)
     """Warnings of rows that passed, if this is a submission: a ledger keeps them with the rows."""
     not_used: str | None = None
     """What columns of the file say that nothing uses, evidence of money first."""
@@ -495,7 +448,8 @@ class _Reading:
         again = checked.known if context.decisions.again else None
         payees = payee_check(context.history, context.environment, checked.digest, again, others=others)
         if payees is not None:
-            payees = replace(payees, first_above_cents=context.settings.first_above_cents)
+            seen = checked.first_seen if context.keeps_warnings else None
+            payees = replace(payees, first_above_cents=context.settings.first_above_cents, seen=seen)
         checked.anomalies.compared = payees is not None
         if others or payees is not None or self._rejected_earlier is not None or checked.returned.are_any:
             self._compare_with_ledger(ledger if others else None, payees, verdict)

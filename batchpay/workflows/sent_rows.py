@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 FLAGS = "flags"
 """Codes of warnings, `changed_account`, and why a row is sent though it was not: `released`, `returned`, `pending`."""
-SHOWN = ("row", "line", "name", "direction", "amount", "currency", "account", PAY_ON, FLAGS, "warnings")
-"""The columns of a masked row, all text but `row`, `line` and FLAGS, a list."""
+SHOWN = ("row", "line", "name", "direction", "amount", "currency", "account", "first_seen", PAY_ON, FLAGS, "warnings")
+"""The columns of a masked row, all text but `row`, `line` and FLAGS, a list; `first_seen` is a day or `new`."""
 
 
 def masked_rows(
@@ -52,6 +52,7 @@ def masked_rows(
             amount="amount",
             currency=pl.col("currencyCode").fill_null("USD") if "currencyCode" in frame.columns else pl.lit("USD"),
             account=checks.masked(pl.col(ACCOUNT)),
+            first_seen=checked.first_seen.of(rows["_row"]),
             **{PAY_ON: PAY_ON, FLAGS: pl.concat_list(codes.fill_null([]), *why).list.drop_nulls().list.unique()},
             warnings=warnings,
         )

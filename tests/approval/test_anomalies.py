@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -37,8 +38,9 @@ class Remembered:
 
 
 ANN, BOB = b"ann-----", b"bob-----"
+NOVEMBER = datetime(2026, 11, 2, tzinfo=UTC)
 FIRST, SECOND, OTHER = b"account1", b"account2", b"account3"
-HISTORY = {ANN: PayeeFacts(10_000, frozenset({FIRST, SECOND}))}
+HISTORY = {ANN: PayeeFacts(10_000, dict.fromkeys((FIRST, SECOND), NOVEMBER))}
 
 
 def _place(row: int) -> str:
@@ -76,7 +78,7 @@ def test_a_changed_account_and_an_unusual_amount_are_both_said() -> None:
 
 def test_a_changed_account_is_said_where_the_last_one_was_purged() -> None:
     """The look must not end in an error because the old account's details were erased: the warning stands without."""
-    history = Remembered({BOB: PayeeFacts(10_000, frozenset({FIRST}))})
+    history = Remembered({BOB: PayeeFacts(10_000, {FIRST: NOVEMBER})})
     (found,) = variances(history, PayeeColumns([1], [BOB], [OTHER], [500]), Environment.LIVE)
     assert found.code == "changed_account"
     assert "known payee, call" in found.message
@@ -91,7 +93,7 @@ def test_the_multiple_is_never_overstated(cents: int, times: int) -> None:
 def test_a_payee_that_only_ever_got_nothing_has_no_usual_amount() -> None:
     """Where amounts of 0.00 were let through there is nothing to multiply."""
     columns = PayeeColumns([1], [ANN], [FIRST], [5])
-    assert variances(Remembered({ANN: PayeeFacts(0, frozenset({FIRST}))}), columns, Environment.LIVE) == []
+    assert variances(Remembered({ANN: PayeeFacts(0, {FIRST: NOVEMBER})}), columns, Environment.LIVE) == []
 
 
 def test_the_history_is_asked_once_for_each_payee() -> None:

@@ -552,8 +552,10 @@ def test_what_is_usual_is_the_mean_of_what_was_accepted(ledger: Ledger) -> None:
     }
     for cents, name in names.items():
         send(ledger, name, {1: DECLINED if cents == 9000 else ACCEPTED})
-    payees = columns(ledger, [1]).payees
-    assert ledger.payee_facts(payees, Environment.TEST)[payees[0]].usual_cents == 433
+    payees, accounts = columns(ledger, [1]).payees, columns(ledger, [1]).accounts
+    facts = ledger.payee_facts(payees, Environment.TEST)[payees[0]]
+    assert facts.usual_cents == 433
+    assert facts.accounts == {accounts[0]: ledger.find(names[300]).registered_at}, "known since the first of them"
     same = ledger.find(names[601]).digest
     assert ledger.payee_facts(payees, Environment.TEST, same)[payees[0]].usual_cents == 350
 

@@ -43,7 +43,7 @@ def test_the_one_changed_account_is_found_among_all(house: House) -> None:
         page = house.page(name, path)
         assert "Payments to send 250" in page and "1 changed account" in page
         page = house.page(name, f"{path}?flag=changed_account")
-        assert "172 Payee 171 171.00 USD send ****7666 changed account" in page and "Payee 170" not in page
+        assert "172 Payee 171 171.00 USD send ****7666 new changed account" in page and "Payee 170" not in page
     for sought in ("payee 171", "171.00", "7666", "****7666 Payee"):
         page = house.page("daniel", f"{base}?find={sought}")
         assert "172 Payee 171 171.00 USD" in page and "1 payment with" in page, sought
@@ -75,6 +75,11 @@ def test_a_block_is_the_next_hundred_of_its_order(house: House) -> None:
     told = list(csv.DictReader(io.StringIO(house.get("lee", f"/files/{file_id}/payments.csv").get_data(as_text=True))))
     assert [row["amount"] for row in told] == [row["amount"] for row in MANY]
     assert [row["flags"] for row in told if "changed" in row["flags"]] == ["changed_account"]
+    with closing(house.ledger()) as ledger:
+        day = f"{ledger.batches()[0].registered_at.astimezone():%m/%d/%Y}"
+    seen = [row["first_seen"] for row in told]
+    assert seen == [*[day] * 170, "new", *[day] * 79], "an account that its payee never had"
+    assert f"****3924 {day}" in first
     house.get("daniel", f"/files/{file_id}/payments/rows?from=9999")
     house.get("daniel", "/files/0000/payments/rows", 404)
 

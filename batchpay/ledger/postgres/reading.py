@@ -84,9 +84,9 @@ class PostgresReading:
         of_others = (environment.value, exclude_digest or b"")
         with self.store.reading() as connection:
             return summed_up(
-                (unsigned(payee), unsigned(account), rows, cents)
+                (unsigned(payee), unsigned(account), *sums)
                 for start in range(0, len(wanted), _KEYS_AT_ONCE)
-                for payee, account, rows, cents in connection.execute(
+                for payee, account, *sums in connection.execute(
                     sql.PAID_TO, (*of_others, wanted[start : start + _KEYS_AT_ONCE]), binary=True
                 )
             )

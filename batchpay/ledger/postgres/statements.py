@@ -459,13 +459,13 @@ REMEMBER_PAYEES = (
 )
 _COMPARED = "(%(within)s = '' AND b.digest <> %(digest)s OR b.name = %(within)s) AND b.environment = %(environment)s"
 COMPARED_BATCHES = f"SELECT b.id, b.name, b.file FROM batchpay.batch b WHERE {_COMPARED}"
-_PAID_BY_OTHERS = (
+_OTHERS = (
     " FROM batchpay.kept d JOIN batchpay.batch b ON b.id = d.batch AND b.environment = %s AND b.digest <> %s"
     " WHERE d.payee = ANY(%s::bigint[]) GROUP BY d.payee"
 )
-PAID_TO = f"SELECT d.payee, d.account, sum(d.row_count)::bigint, sum(d.cents)::bigint{_PAID_BY_OTHERS}, d.account"
+PAID_TO = f"SELECT d.payee, d.account, sum(d.row_count), sum(d.cents)::bigint, min(b.registered_at){_OTHERS}, d.account"
 LATEST_BATCH_OF_PAYEES = (
-    f"SELECT d.payee, max(d.batch) FILTER (WHERE d.row_count > 0){_PAID_BY_OTHERS} HAVING max(d.row_count) > 0"
+    f"SELECT d.payee, max(d.batch) FILTER (WHERE d.row_count > 0){_OTHERS} HAVING max(d.row_count) > 0"
 )
 LAST_PAID_IN = (
     "SELECT DISTINCT ON (payee) payee, row, chunk FROM batchpay.payment"

@@ -385,9 +385,10 @@ _BACK = (
 _OTHERS = "IN (SELECT id FROM batch WHERE environment = ?1 AND digest <> ?2)"
 PAID_TO_WANTED = (
     f"SELECT payee, account, row_count - (SELECT count(*) {_BACK} {{0}}) AS row_count,"
-    f" cents - (SELECT coalesce(sum(r.amount_cents), 0) {_BACK} {{0}}) AS cents FROM (SELECT payee, account,"
-    " sum(row_count) AS row_count, sum(cents) AS cents FROM wanted CROSS JOIN paid USING (payee)"
-    " WHERE batch {0} GROUP BY payee, account) AS paid"
+    f" cents - (SELECT coalesce(sum(r.amount_cents), 0) {_BACK} {{0}}) AS cents, first FROM (SELECT payee, account,"
+    " sum(paid.row_count) AS row_count, sum(paid.cents) AS cents, min(registered_at) AS first FROM wanted"
+    " CROSS JOIN paid USING (payee) CROSS JOIN batch ON batch.id = paid.batch AND environment = ?1 AND digest <> ?2"
+    " GROUP BY payee, account) AS paid"
 ).format(_OTHERS)
 LATEST_OF_WANTED = (
     f"SELECT payee, max(batch) FROM wanted CROSS JOIN paid USING (payee) WHERE batch {_OTHERS}"
