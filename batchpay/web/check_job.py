@@ -80,7 +80,7 @@ def _mapped(task: Task, path: str, ledger: Ledger, kept: dict[str, str | bytes |
 
 def _to_keep(task: Task, path: str, ledger: Ledger, preview: Preview) -> dict[str, str | bytes | None]:
     """Return what the file's row keeps of a check: the parts that name payees are sealed."""
-    file_id, facts, changed = task.file["id"], facts_of(preview), _difference(task, path, ledger)
+    file_id, facts, changed = task.file["id"], facts_of(preview), _difference(task, path)
     facts["waits_for"] = facts["waits_for"] or _lost(task, ledger, preview)
     return {
         "facts": spool.seal_json(ledger, file_id, "facts", facts),
@@ -162,15 +162,14 @@ def _sheets(path: str) -> list[str]:
     return names if len(names) > 1 else []
 
 
-def _difference(task: Task, path: str, ledger: Ledger) -> dict[str, Any] | None:
+def _difference(task: Task, path: str) -> dict[str, Any] | None:
     """Compare a new version with the one that it replaces; None if there is none, or it is no longer kept."""
     before = task.store.file(task.file["before"]) if task.file["before"] else None
     if before is None or not before["totals"]:
         return None
-    pieces = spool.pieces(ledger, task.store.home, before["id"], before["pieces"])
     try:
-        with spool.memory_file(pieces) as (descriptor, _):
-            found = difference((before, f"/proc/self/fd/{descriptor}"), (task.file, path))
+        with replace(task, file=before).upload() as path_before:
+            found = difference((before, path_before), (task.file, path))
     except (NotUsable, FileRefused):
         return None
     totals = json.loads(before["totals"])

@@ -125,15 +125,14 @@ class Supervisor:
                 if time.monotonic() >= sweep_at:
                     sweep_at = time.monotonic() + SWEEP_EVERY_S
                     sweep(self._store)
-                    with suppress(BatchpayError):  # without its ledger nothing of it is known to be purged
-                        self._remove_payments()
+                    # Without its ledger nothing of it is known to be purged.
+                    with suppress(BatchpayError), closing(open_ledger(self._ledger, read_only=True)) as ledger:
+                        purged = {one.batch: one.purged_at is not None for one in ledger.batches()}
+                        remove_tables(self._store, {batch for batch, is_purged in purged.items() if not is_purged})
+                        sweep(self._store, {batch for batch, is_purged in purged.items() if is_purged})
             self._awake.wait(CHECK_EVERY_S)
             self._awake.clear()
         self._store.close()
-
-    def _remove_payments(self) -> None:
-        with closing(open_ledger(self._ledger, read_only=True)) as ledger:
-            remove_tables(self._store, {one.batch for one in ledger.batches() if one.purged_at is None})
 
     def start_wanted(self) -> None:
         """Start the jobs that are wanted and not running."""

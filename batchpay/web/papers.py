@@ -15,6 +15,8 @@ import sys
 import threading
 from collections.abc import Callable, Collection
 from contextlib import ExitStack, closing
+from functools import partial
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -135,6 +137,20 @@ def _reconcile(settings: Settings, into: Any, against: BinaryIO, batch: str, nam
     from batchpay.workflows.reconcile import ReconcileRequest, reconcile
 
     reconcile(batch, ReconcileRequest(Stream(export, against), output=Stream(name, into)), settings, _LOOKER)
+
+
+def _to_correct(settings: Settings, into: BinaryIO, home: str, file_id: str, name: str = "none.csv") -> dict[str, Any]:
+    """Write the payments of an uploaded file to correct that were declined or came back; tell of those left out."""
+    from batchpay.web.spool import WebStore, place
+    from batchpay.web.task import FileInMemory, Task, request_of
+    from batchpay.workflows.to_correct import to_correct
+
+    with closing(WebStore(Path(home))) as store:
+        file, job = store.file(file_id), store.one("SELECT * FROM job WHERE file = ?", file_id)
+        assert file is not None and job is not None, "it was sent"
+        with Task(store, settings, job, file).upload() as path:
+            request, target = request_of(file, path, settings), place(store.home, file_id) / name
+            return to_correct(request, file["batch"], settings, target, partial(FileInMemory, into))
 
 
 def _template(settings: Settings, into: Any) -> None:
@@ -279,12 +295,13 @@ def _rules(settings: Settings) -> list[dict[str, str]]:
     ]
 
 
-FILES: dict[str, Callable[..., None]] = {
+FILES: dict[str, Callable[..., object]] = {
     "results": _results,
     "report": _report,
     "doubts": _doubts,
     "reconcile": _reconcile,
     "template": _template,
+    "to correct": _to_correct,
 }
 ANSWERS: dict[str, Callable[..., Any]] = {
     "compare": _compare,
@@ -295,6 +312,7 @@ ANSWERS: dict[str, Callable[..., Any]] = {
     "say of return": _say_of_return,
     "check": _check_ledger,
     "rules": _rules,
+    "unpaid": lambda settings, *asked: _to_correct(settings, BytesIO(), *asked),
 }
 """What is written as JSON."""
 

@@ -13,9 +13,9 @@ from typing import Any
 from flask import Blueprint, abort, make_response, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from batchpay.errors import BatchHeld, BatchpayError, WrongUse
+from batchpay.errors import BatchHeld, BatchpayError, NotUsable, WrongUse
 from batchpay.ledger.columns import CANCELLED
-from batchpay.ledger.records import BatchSummary, LedgerRow
+from batchpay.ledger.records import BatchSummary
 from batchpay.payment import State, Totals
 from batchpay.summary import Summary
 from batchpay.text import counted, money, place_of, place_word, read_ranges
@@ -29,7 +29,7 @@ from batchpay.web.releases import held_rows
 from batchpay.web.sign_in import current_person, needs, prove_again
 from batchpay.web.site import Site, download, given_words, refusal, site
 from batchpay.web.spool import Row
-from batchpay.web.words import as_sentence, person_named, unknown_batch
+from batchpay.web.words import as_sentence, person_named, rejects_name, unknown_batch
 from batchpay.workflows.resolve import Signature
 from batchpay.workflows.resolve import cancel as cancel_rows
 
@@ -141,6 +141,8 @@ def lines_of(summary: Summary) -> list[dict[str, Any]]:
 def _context(file: Row) -> dict[str, Any]:
     here, person = site(), current_person()
     run = run_status(here, file)
+    rows = here.ledger().rows(file["batch"], [State.DECLINED]) if run.summary and file["state"] not in UNDER_WAY else ()
+    word = place_word(file["name"])
     return {
         **page_context(file, facts_of(file)),
         "run": run,
@@ -150,7 +152,7 @@ def _context(file: Row) -> dict[str, Any]:
         "is_left": _is_left(file, run),
         "go_on_refused": _go_on_refused(here, person, file, run),
         "held": held_rows(here, file) if run.summary and run.summary.of(State.REJECTED).rows else [],
-        "declined": _declined(here, file["batch"]) if run.summary and file["state"] not in UNDER_WAY else [],
+        "declined": [(place_of(word, row.row, row.line), row) for row in islice(rows, SHOWN_MAX)],
         "shown_max": SHOWN_MAX,
         "cancelled": cancellations(here, here.ledger().find(file["batch"])) if run.summary else [],
         "may_archive": _archive_refused(here, person, file) is None,
@@ -181,13 +183,6 @@ def archive(file_id: str) -> ResponseReturnValue:
             said = "put it back into the list of files" if back else "archived it"
             here.store.note(db, person.name, file_id, said, person.proof)
     return redirect(url_for("files.home"), 303)
-
-
-def _declined(here: Site, batch: str) -> list[tuple[str, LedgerRow]]:
-    """Return payments that the gateway refused, each with its place in the file, as many as a page lists."""
-    word = place_word(here.ledger().find(batch).file)
-    rows = islice(here.ledger().rows(batch, [State.DECLINED]), SHOWN_MAX)
-    return [(place_of(word, row.row, row.line), row) for row in rows]
 
 
 def _is_left(file: Row, run: RunStatus) -> bool:
@@ -411,6 +406,24 @@ def cancel(batch: str) -> ResponseReturnValue:
     total = f"{counted(len(rows), 'payment')}, {money(sum(waiting[row] for row in rows))}"
     here.note(person, file_of(here, found.batch), f"cancelled {total}, of {found.batch}: {reason}")
     return redirect(url_for("history.batch", batch=found.batch), 303)
+
+
+@blueprint.get("/files/<file_id>/unpaid")
+@needs("prepare")
+def unpaid(file_id: str) -> ResponseReturnValue:
+    """Show how many payments that were declined or came back can be corrected, and why others can't; or the file."""
+    here, person, file = site(), current_person(), file_or_404(file_id)
+    if file["state"] not in SENT or file["state"] in UNDER_WAY or not file["batch"]:
+        abort(NOT_NOW)
+    asked, name = (str(here.home), file_id), rejects_name(file["name"])
+    if request.args.get("as") == "file":
+        made = papers.make(here, "to correct", *asked, name)
+        here.note(person, file_id, "downloaded the declined and returned payments to correct")
+        return download(made, name)
+    try:
+        return render_template("unpaid.html", file=file, **papers.read_json(here, "unpaid", *asked))
+    except NotUsable as error:
+        return render_template("unpaid.html", file=file, gone=as_sentence(str(error)))
 
 
 @blueprint.get("/batches/<batch>/results")

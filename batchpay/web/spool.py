@@ -19,7 +19,7 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -152,6 +152,8 @@ FREE_BYTES_MIN = 1 << 30
 _EXPORT = "batch-"
 UNFINISHED_S, KEPT_S = 24 * 3600, 30 * 24 * 3600
 """How long an upload that was never finished is kept, and one whose file was checked."""
+RETURNABLE_S = 70 * 24 * 3600
+"""How long what was sent is kept after its run: a debit may come back for 60 days, and files are late."""
 SETTLED = ("checked", "refused", "replaced", "discarded", "failed", "done", "stopped")
 """States in which nothing is under way: what is kept for such a file is removed in time."""
 MARKED = "marked"
@@ -186,7 +188,7 @@ def pieces(ledger: Ledger, home: Path, file_id: str, count: int) -> Iterator[byt
         try:
             sealed = (place(home, file_id) / f"{number}.piece").read_bytes()
         except OSError:
-            raise NotUsable("a part of the uploaded file is missing; upload it again") from None
+            raise NotUsable("the uploaded file, or a part of it, is no longer here") from None
         yield ledger.unseal(sealed, _piece_place(file_id, "piece", number))
 
 
@@ -298,8 +300,8 @@ def read_progress(folder: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def sweep(store: WebStore) -> int:
-    """Remove what is due; return how many folders were removed. What is left of files in web.db stays."""
+def sweep(store: WebStore, purged: Collection[str] = ()) -> int:
+    """Remove what is due, of `purged` batches all; return how many folders. What is left of files in web.db stays."""
     now, emptied = store.clock(), 0
     with store.write() as db:
         unfinished = db.execute(
@@ -309,10 +311,10 @@ def sweep(store: WebStore) -> int:
         db.execute("DELETE FROM session WHERE made_at < ?", (now - 24 * 3600,))
     marks = ", ".join("?" * len(SETTLED))
     old = store.all(
-        f"SELECT id FROM file WHERE state IN ({marks}) AND uploaded_at < ?",  # noqa: S608 - question marks
-        *SETTLED,
-        now - KEPT_S,
-    )
+        f"SELECT id FROM file WHERE state IN ({marks}) AND uploaded_at < ? AND (batch IS NULL"  # noqa: S608 - question marks
+        " OR coalesce(ended_at, uploaded_at) < ? OR batch IN (SELECT value FROM json_each(?)))",
+        *SETTLED, now - KEPT_S, now - RETURNABLE_S, json.dumps([*purged]),
+    )  # fmt: skip
     names = [found["id"] for found in (*unfinished, *old)]
     names += [path.name for path in exports(store.home) if path.stat().st_mtime < now - KEPT_S]
     for name in names:

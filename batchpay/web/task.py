@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from batchpay.errors import FileRefused
 from batchpay.intake.maps.loading import mapping_of
@@ -101,23 +101,18 @@ class ProgressWriter:
             temporary.replace(self._path)
 
 
-class SealedFile(PendingFile):
-    """A file being written that is never on disk unencrypted."""
+class FileInMemory(PendingFile):
+    """A file being written that is never on disk unencrypted; its target is a name alone."""
 
-    def __init__(self, task: Task, ledger: Ledger, target: Path) -> None:
-        self.target = target
-        self._task, self._ledger = task, ledger
-        self.file = os.fdopen(os.memfd_create("rows to correct", os.MFD_CLOEXEC), "w+b")
+    def __init__(self, file: BinaryIO, target: Path) -> None:
+        self.target, self.file = target, file
 
     def commit(self) -> None:
-        """Seal the content."""
+        """Write what is buffered."""
         self.file.flush()
-        self.file.seek(0)
-        spool.keep(self._ledger, self._task.store.home, self._task.file["id"], MARKED, self._blocks())
-        self.file.close()
 
     def commit_new(self) -> bool:
-        """Seal the content: nobody else writes in this folder."""
+        """Commit: nobody else writes there."""
         self.commit()
         return True
 
@@ -125,9 +120,20 @@ class SealedFile(PendingFile):
         """Discard what was written."""
         self.file.close()
 
-    def _blocks(self) -> Iterator[bytes]:
-        while block := self.file.read(spool.PIECE_BYTES):
-            yield block
+
+class SealedFile(FileInMemory):
+    """One that is sealed, and kept."""
+
+    def __init__(self, task: Task, ledger: Ledger, target: Path) -> None:
+        super().__init__(os.fdopen(os.memfd_create("rows to correct", os.MFD_CLOEXEC), "w+b"), target)
+        self._task, self._ledger = task, ledger
+
+    def commit(self) -> None:
+        """Seal the content."""
+        self.file.flush()
+        blocks = spool.blocks_of(self.file.fileno())
+        spool.keep(self._ledger, self._task.store.home, self._task.file["id"], MARKED, blocks)
+        self.file.close()
 
 
 def request_of(file: Row, path: str, settings: Settings) -> FileRequest:

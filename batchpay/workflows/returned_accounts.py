@@ -97,8 +97,8 @@ class ReturnedAccounts:
 
 
 _AGAIN = ("R01", "R09")
-_AGAIN_DAYS = 180
-_TIMES = 3
+AGAIN_DAYS = 180
+TIMES = 3
 """A debit that came back for want of money may be collected so many times in all, within so many days."""
 
 
@@ -110,8 +110,8 @@ def may_follow(earlier: EarlierReturn, cents: int, direction: str, now: datetime
     if (earlier.amount_cents, earlier.direction) != (cents, direction):
         return False
     days = (now - earlier.first_sent_at) // timedelta(days=1)
-    is_retry = earlier.code in _AGAIN and direction == Direction.DEBIT and earlier.count < _TIMES
-    return not earlier.same_account or (is_retry and days <= _AGAIN_DAYS)
+    is_retry = earlier.code in _AGAIN and direction == Direction.DEBIT and earlier.count < TIMES
+    return not earlier.same_account or (is_retry and days <= AGAIN_DAYS)
 
 
 def pays_returned_accounts(ledger: Ledger, batch: BatchSummary) -> Callable[[RowColumns], Sequence[bool]] | None:

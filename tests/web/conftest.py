@@ -18,6 +18,7 @@ _ON_BOTH = (
     "test_releases",
     "test_returns",
     "test_runs",
+    "test_unpaid",
 )
 
 

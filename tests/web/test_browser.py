@@ -196,7 +196,7 @@ def test_the_whole_story(office: Office) -> None:
     office.close()
     run = _approve_without_script(office)
     office.close()
-    for part in (_watch, _settle, _take_returns, _on_a_phone):
+    for part in (_watch, _settle, _take_returns, _correct, _on_a_phone):
         part(office, run)
         office.close()
     assert office.said == []
@@ -297,6 +297,20 @@ def _take_returns(office: Office, run: str) -> None:
     daniel.get_by_role("link", name="What came back, and what to do").click()
     daniel.get_by_text("Withdraw", exact=True).first.click()
     look(daniel, "20-returns-of-a-batch")
+
+
+def _correct(office: Office, run: str) -> None:
+    """Maria has a file made of what came back, on a phone as well: a closed account, and one without money."""
+    maria = office.sign_in("maria")
+    maria.goto(run)
+    maria.get_by_role("link", name="Make a file of these to correct").click()
+    look(maria, "27-to-correct")
+    maria.set_viewport_size({"width": 390, "height": 844})
+    assert maria.evaluate("document.documentElement.scrollWidth") <= 390
+    look(maria, "28-phone-to-correct")
+    with maria.expect_download() as given:
+        maria.get_by_role("link", name=re.compile("^Download . payments? to correct")).click()
+    assert given.value.suggested_filename == "payroll-corrected.to-correct.xlsx"
 
 
 def _on_a_phone(office: Office, run: str) -> None:
