@@ -387,7 +387,9 @@ def read_secret_file(path: Path, name: str) -> Secret:
         if not stat.S_ISREG(status.st_mode):
             raise CredentialsNotUsable(f"{name}: {path} is not a regular file")
         is_of_own_group = is_kept and status.st_gid in {os.getegid(), *os.getgroups()}
-        if status.st_mode & (0o037 if is_of_own_group or _is_by_systemd(path, status) else 0o077):
+        passed_in = os.environ.get("CREDENTIALS_DIRECTORY")  # by systemd: by group, read-only, as root
+        is_by_systemd = bool(passed_in) and status.st_uid == 0 and path.parent == Path(str(passed_in))
+        if status.st_mode & (0o037 if is_of_own_group or is_by_systemd else 0o077):
             raise CredentialsNotUsable(f"{name}: {path} is readable by other users; set its mode to 0600")
         text = os.read(descriptor, 65_536).decode("utf-8", "replace").strip()
     finally:
@@ -411,9 +413,3 @@ def _is_kept(path: Path) -> bool:
         elif status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:  # in /tmp nobody renames what is another's
             return False
     return True
-
-
-def _is_by_systemd(path: Path, status: os.stat_result) -> bool:
-    """Return whether systemd passed a credential: by group, read-only, as root."""
-    credentials = os.environ.get("CREDENTIALS_DIRECTORY")
-    return bool(credentials) and status.st_uid == 0 and path.parent == Path(str(credentials))

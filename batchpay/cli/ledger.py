@@ -77,11 +77,8 @@ def init(context: Context, beside_another: bool, reason: str | None, owner_url: 
 
 def _print_place(context: Context, place: LedgerPaths) -> int:
     places = {"ledger": place.name, "key": str(place.key), "witness": str(place.witness)}
-    if context.json:
-        output.print_json(context, places)
-        return 0
-    for label, path in places.items():
-        click.echo(f"{label:<8} {printable(path)}")
+    text = "\n".join(f"{label:<8} {printable(path)}" for label, path in places.items())
+    output.tell(context, places, text)
     return 0
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import zoneinfo
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -18,7 +17,6 @@ from batchpay.settings import Settings, parse_rate
 from batchpay.text import is_text_encoding
 from batchpay.workflows.requests import EVERY_RULE, CheckOptions, Decisions, SendOptions, targets
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 ROWS_MOST = 2**32 - 1
 """The number of a row has 32 bits; whoever asks for more rows gets all of them."""
 _YEARS = (1970, 2100)
@@ -141,15 +139,10 @@ def _rate_of(text: str) -> str:
     return text
 
 
-pace_options = declared(
+sending_options = declared(
     option("--rate", type=_rate_of, metavar="N", help="Maximum requests per second, or auto."),
     option("--workers", type=Whole(1, 1024), metavar="N", help="Maximum requests in flight at the same time."),
     option("--max-in-doubt", type=Whole(1), metavar="N", help="Stop after this many rows in doubt."),
-)
-"""Give a command the options that every way of sending has."""
-
-sending_options = declared(
-    pace_options,
     option(
         "--until",
         type=until_of,

@@ -30,6 +30,7 @@ def status(context: Context, batch: str | None) -> int:
 
     Example: batchpay status
     """
+    from batchpay.workflows.policy import policy_of
     from batchpay.workflows.status import all_batches, batch_status, rates_told, runs_of_batch, status_json
 
     if batch is not None:
@@ -76,17 +77,11 @@ def status(context: Context, batch: str | None) -> int:
     output.print_table(header, rows, right=right)
     for told in rates_told(context.settings) if "came back" in header else ():
         output.print_wrapped(told)
-    _print_notes(context, summaries[0].outdated)
-    return 0
-
-
-def _print_notes(context: Context, outdated: str | None) -> None:
-    from batchpay.workflows.policy import policy_of
-
     policy = policy_of(context.settings)
     lowering = policy["notes"] if policy["recorded"] else ()  # that there is none is told by whatever sends
-    for note in (*lowering, *filter(None, [outdated])):
+    for note in (*lowering, *filter(None, [summaries[0].outdated])):
         output.print_wrapped(note, first="note: ")
+    return 0
 
 
 def _print_runs(runs: Sequence[HostRun]) -> None:

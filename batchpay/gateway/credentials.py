@@ -38,21 +38,22 @@ def load_credentials(gateway: GatewaySettings, environment: MutableMapping[str, 
     environment = os.environ if environment is None else environment
     if not gateway.api_id:
         raise CredentialsNotUsable("gateway.api_id (BATCHPAY_API_ID) is not set")
-    path = environment.get(API_KEY_FILE_VARIABLE)
-    if path:
-        return Credentials(gateway.api_id, _header_safe(read_secret_file(Path(path), API_KEY_FILE_VARIABLE)))
-    text = environment.pop(API_KEY_VARIABLE, "")
-    if gateway.api_key_command:
-        return Credentials(gateway.api_id, _header_safe(_printed_by(gateway.api_key_command)))
-    if text:
-        return Credentials(gateway.api_id, _header_safe(Secret(text.strip())))
-    stored = _from_keyring(gateway.api_id)
-    if stored is None:
+    if path := environment.get(API_KEY_FILE_VARIABLE):
+        key: Secret | None = read_secret_file(Path(path), API_KEY_FILE_VARIABLE)
+    else:
+        text = environment.pop(API_KEY_VARIABLE, "").strip()
+        if gateway.api_key_command:
+            key = _printed_by(gateway.api_key_command)
+        else:
+            key = Secret(text) if text else _from_keyring(gateway.api_id)
+    if key is None:
         raise CredentialsNotUsable(
             f"no key: set {API_KEY_FILE_VARIABLE} to a file of mode 0600, or gateway.api_key_command, "
             f"or {API_KEY_VARIABLE}"
         )
-    return Credentials(gateway.api_id, _header_safe(stored))
+    if not all(33 <= ord(character) <= 126 for character in key.reveal()):
+        raise CredentialsNotUsable("the key contains characters that are not allowed in a header")
+    return Credentials(gateway.api_id, key)
 
 
 def _printed_by(command: str) -> Secret:
@@ -98,13 +99,6 @@ def _printed_by(command: str) -> Secret:
     else:
         problem = "printed nothing"
     raise CredentialsNotUsable(f"gateway.api_key_command {problem}; run it by hand to see why")
-
-
-def _header_safe(secret: Secret) -> Secret:
-    """Refuse a key that can't be sent in a header, without showing it."""
-    if not all(33 <= ord(character) <= 126 for character in secret.reveal()):
-        raise CredentialsNotUsable("the key contains characters that are not allowed in a header")
-    return secret
 
 
 def _from_keyring(api_id: str) -> Secret | None:

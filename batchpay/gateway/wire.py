@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import httptools
 
@@ -46,42 +47,29 @@ def checked_target(target: str) -> str:
     return target
 
 
+@dataclass(slots=True, eq=False)
 class AnswerReader:
     """Reads one answer to one request from the bytes as they arrive; 1xx answers before it are skipped."""
 
-    __slots__ = (
-        "_body",
-        "_body_bytes",
-        "_body_bytes_max",
-        "_head_bytes",
-        "_in_body",
-        "_interim_answers",
-        "_parser",
-        "_received",
-        "_refusal",
-        "done",
-        "headers",
-        "http_status",
-        "keep_alive",
-    )
+    _body_bytes_max: int
+    done: bool = field(default=False, init=False)
+    """Whether the answer is complete."""
+    headers: dict[str, str] = field(default_factory=dict, init=False)
+    """By lower-case name; trailers are left out."""
+    http_status: int = field(default=0, init=False)
+    keep_alive: bool = field(default=False, init=False)
+    """Whether the connection may carry another request."""
+    _body: list[bytes] = field(default_factory=list, init=False, repr=False)
+    _body_bytes: int = field(default=0, init=False)
+    _head_bytes: int = field(default=0, init=False)
+    _in_body: bool = field(default=False, init=False)
+    _interim_answers: int = field(default=0, init=False)
+    _received: int = field(default=0, init=False)
+    _refusal: str | None = field(default=None, init=False)
+    _parser: httptools.HttpResponseParser | None = field(init=False)
 
-    def __init__(self, body_bytes_max: int) -> None:
-        self._body: list[bytes] = []
-        self._body_bytes = 0
-        self._body_bytes_max = body_bytes_max
-        self._head_bytes = 0
-        self._in_body = False
-        self._interim_answers = 0
-        self._received = 0
-        self._refusal: str | None = None
-        self.done = False
-        """Whether the answer is complete."""
-        self.headers: dict[str, str] = {}
-        """By lower-case name; trailers are left out."""
-        self.http_status = 0
-        self.keep_alive = False
-        """Whether the connection may carry another request."""
-        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
+    def __post_init__(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
 
     @property
     def body(self) -> bytes:

@@ -40,7 +40,9 @@ class AmountEvidence:
         self._number = number or NumberFormat()
         header = ", ".join(columns.values())
         words = parts_of(header)
-        self._of_header = next((word for word in words if _is_currency(word)), None)
+        # One or two letters may mean anything.
+        said = [word for word in words if word.lower() in _SAID and (len(word) > 2 or not word.isalpha())]
+        self._of_header = next((word for word in said if word.lower() not in _NOT_IN_HEADERS), None)
         parts = (" ".join(words[at : at + count]) for count in (1, 2, 3) for at in range(len(words)))
         units = {meaning("unit", part.lstrip("$€£")) for part in parts}  # `amount_cents`, `Amount (in minor units)`
         unit = next((unit for unit in ("thousands", "dollars", "cents") if unit in units), None)
@@ -127,8 +129,3 @@ class AmountEvidence:
 
 
 _STATE_IT = "state it with --amounts-in dollars, cents or thousands, or in the map ([formats.amount] unit)"
-
-
-def _is_currency(word: str) -> bool:
-    """Whether a word of a header is a currency's code, name or symbol; one or two letters may mean anything."""
-    return word.lower() in _SAID and word.lower() not in _NOT_IN_HEADERS and (len(word) > 2 or not word.isalpha())

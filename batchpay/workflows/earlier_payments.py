@@ -256,8 +256,8 @@ class EarlierPayments:
             message = f"has the account, direction and invoice number of {one.place} of batch {one.batch} of "
             message += f"{_day(one.at)}, {money(one.amount_cents)}, and another amount, "
             if rules.allow_duplicates:
-                if is_error and self._allow(row, one.batch, one.row, cents):
-                    self._name_allowed(row, line, f"{one.place} of batch {one.batch}")
+                if is_error:
+                    self._allow(row, line, one.batch, one.row, one.place, cents)
             elif is_error:
                 message += f"{_DUE} an invoice number of its own, or submit it with --allow-duplicates --reason TEXT"
                 self.late_failures[row] = ROW_INVOICE_PAID.column, ROW_INVOICE_PAID.code, message
@@ -289,14 +289,13 @@ class EarlierPayments:
                 message = f"is the same bill as {place} (account, direction, amount, invoice number), which is a "
                 message += "payment already: if both are due, submit it with --allow-duplicates --reason TEXT"
                 self.late_failures[one.row] = "row", "duplicate", message
-            elif one.same is SamePayment.BILL and self._allow(one.row, None, one.earlier_row, cents):
-                self._name_allowed(one.row, line, place)
+            elif one.same is SamePayment.BILL:
+                self._allow(one.row, line, None, one.earlier_row, one.earlier_place, cents)
 
     def allow_in_file(self, rows: pl.DataFrame) -> None:
         """Record bills that pass though the file has them twice: `_row`, `_first`, its `_place`, `_line`, `_cents`."""
         for row, first, place, line, cents in rows.iter_rows():
-            if self._allow(row, None, first, cents):
-                self._name_allowed(row, line, f"{place} of this file")
+            self._allow(row, line, None, first, place, cents)
 
     def take_back(self, kept_back: Container[int]) -> None:
         """Count as let through only what is: no row that is kept back for another reason, whatever the options let."""
@@ -379,8 +378,7 @@ class EarlierPayments:
                 message = f"was used before in {place}, the same amount may go to another account under this paymentId"
             self.late_failures[one.row] = "paymentId", "duplicate", message
         elif rules.allows_repeated_bills:
-            if self._allow(one.row, one.earlier_batch, one.earlier_row, cents):
-                self._name_allowed(one.row, line, f"{one.earlier_place} of batch {one.earlier_batch}")
+            self._allow(one.row, line, one.earlier_batch, one.earlier_row, one.earlier_place, cents)
         else:
             message = f"is the same bill as {place} (account, direction, amount, invoice number), "
             message += (
@@ -393,27 +391,24 @@ class EarlierPayments:
             message += "submit it with --allow-duplicates --reason TEXT"
             self.late_failures[one.row] = "row", "duplicate", message
 
-    def _allow(self, row: int, batch: str | None, earlier_row: int, cents: int) -> bool:
-        """Count a duplicate that may pass, unless it was already counted; return whether it was counted now."""
+    def _allow(
+        self, row: int, line: int | None, batch: str | None, earlier_row: int, earlier_place: str, cents: int
+    ) -> None:
+        """Count a duplicate that may pass, unless it was already counted; without a batch it is one of this file."""
         if row in self._allowed_cents:
-            return False
+            return
         self._allowed_cents[row] = cents
         self.allowed += Totals(1, cents)
         if len(self.allowed_rows) < LISTED_MAX:
             self.allowed_rows.append({"row": row, "batch": batch, "earlier_row": earlier_row})
-        return True
-
-    def _name_allowed(self, row: int, line: int | None, earlier: str) -> None:
         if len(self._allowed_places) < _ROWS_NAMED:
+            earlier = f"{earlier_place} of {f'batch {batch}' if batch else 'this file'}"
             self._allowed_places[row] = f"{place_of(self.line_word, row, line)} ({earlier})"
 
 
 def _unfinished(ledger: Ledger, name: str, settings: Settings) -> _Unfinished:
     """Find which rows of an earlier batch wait, are held back, or are in doubt."""
-    from batchpay.workflows.held_back import (
-        fails_today,
-        find_held_back,  # few files repeat an earlier batch
-    )
+    from batchpay.workflows.held_back import fails_today, find_held_back  # few files repeat an earlier batch
 
     batch = ledger.find(name)
     waiting, only_there = batch.by_state[State.PENDING], _rows_in(ledger, batch, State.PENDING)

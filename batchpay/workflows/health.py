@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,7 +13,7 @@ from batchpay.errors import BatchpayError
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import file_of, location, open_ledger, weaknesses
-from batchpay.ledger.records import BACKED_UP, BatchSummary
+from batchpay.ledger.records import BACKED_UP
 from batchpay.operations import health as checks
 from batchpay.operations import notify
 from batchpay.operations.health import (
@@ -25,7 +24,7 @@ from batchpay.operations.health import (
     read_ledger_state,
     write_last_call,
 )
-from batchpay.payment import Environment, State
+from batchpay.payment import State
 from batchpay.settings import Settings
 from batchpay.text import counted
 from batchpay.workflows.held_back import fails_today, find_held_back, is_stale, paid_elsewhere, rows_set_aside
@@ -107,14 +106,16 @@ def _ledger_findings(settings: Settings, limits: HealthLimits, now: datetime) ->
     # Opened as a run opens it: what would keep a run from sending must show here.
     with closing(open_ledger(settings.ledger)) as ledger:
         state = read_ledger_state(ledger, environment_of(settings.gateway))
-        batches = _open_batches(ledger, state.environment)
+        open_states = State.PENDING, State.SENDING
+        batches = [batch for batch in ledger.batches() if batch.environment is state.environment]
+        batches = [batch for batch in batches if any(batch.by_state[one].rows for one in open_states)]
+        # To which an answer was set aside, and that no run is sending.
+        answered = {batch.batch: rows for batch in batches if (rows := rows_set_aside(ledger, batch))}
         live = [(batch.batch, run) for batch in batches for run in ledger.runs(batch.batch) if run.is_live]
+        batches_told = counted(state.batches, "batch", "batches")
         last_backup, lost = ledger.latest_event(BACKED_UP), ledger.lost_window()
         return [
-            HealthFinding(
-                "ledger",
-                f"the ledger opens and has {counted(state.batches, 'batch', 'batches')}, {state.environment}",
-            ),
+            HealthFinding("ledger", f"the ledger opens and has {batches_told}, {state.environment}"),
             *(HealthFinding("ledger place", weakness, warns=True) for weakness in weaknesses(settings.ledger)),
             *(HealthFinding("policy", note, warns=True) for note in policy_in_force(ledger, settings).notes),
             *([HealthFinding("restored", lost.waits, 8)] if lost else []),
@@ -128,7 +129,7 @@ def _ledger_findings(settings: Settings, limits: HealthLimits, now: datetime) ->
                 else []
             ),
             *([checks.machines(live)] if live else []),
-            *([checks.set_aside(answered)] if (answered := _set_aside(ledger, batches)) else []),
+            *([checks.set_aside(answered)] if answered else []),
             checks.backup_of_database(limits.backup_every)
             if file_of(settings.ledger) is None
             else checks.backup(last_backup.at if last_backup else None, limits.backup_every, now),
@@ -143,19 +144,6 @@ def _retention_findings(ledger: Ledger, details_days: int, now: datetime) -> lis
         return []
     old = ledger.old_batches(now - timedelta(days=details_days)) if details_days else []
     return [checks.retention(old, details_days, unfinished=unfinished, now=now)]
-
-
-def _open_batches(ledger: Ledger, environment: Environment) -> list[BatchSummary]:
-    """Return the batches with rows that wait or are being sent."""
-    open_states = State.PENDING, State.SENDING
-    batches = [batch for batch in ledger.batches() if batch.environment is environment]
-    return [batch for batch in batches if any(batch.by_state[state].rows for state in open_states)]
-
-
-def _set_aside(ledger: Ledger, batches: Sequence[BatchSummary]) -> dict[str, int]:
-    """Return for each batch how many rows are in sending, by no run, to which an answer was set aside."""
-    found = {batch.batch: rows_set_aside(ledger, batch) for batch in batches}
-    return {batch: rows for batch, rows in found.items() if rows}
 
 
 def _waiting(ledger: Ledger, state: LedgerState, settings: Settings) -> list[checks.Waiting]:

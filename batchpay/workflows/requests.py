@@ -147,6 +147,13 @@ class SendOptions:
     """Whether the gateway's connection and accounts are checked first."""
 
 
+_AS_CHOSEN = (
+    "format", "encoding", "sheet", "include_hidden", "map_file", "amounts_in", "expect_rows", "expect_cents",
+    "max_errors",
+)  # fmt: skip
+"""What a request takes over as it was chosen."""
+
+
 def file_request(path: str, rejects: Path | None, options: CheckOptions, settings: Settings) -> FileRequest:
     """Return how a file is read and what its rows are checked against; raises SettingsNotUsable, WrongUse."""
     from batchpay.schemas.catalogue import check_rules_off
@@ -174,20 +181,7 @@ def file_request(path: str, rejects: Path | None, options: CheckOptions, setting
         raise SettingsNotUsable(
             f"policy.rules_off names {', '.join(not_ours)}, which is not a house rule (batchpay rules)"
         )
-    return FileRequest(
-        path=path,
-        rules=rules,
-        rejects=rejects,
-        format=options.format,
-        encoding=options.encoding,
-        sheet=options.sheet,
-        include_hidden=options.include_hidden,
-        map_file=options.map_file,
-        amounts_in=options.amounts_in,
-        expect_rows=options.expect_rows,
-        expect_cents=options.expect_cents,
-        max_errors=options.max_errors,
-    )
+    return FileRequest(path, rules, rejects, **{name: getattr(options, name) for name in _AS_CHOSEN})
 
 
 def _accepted_rules(names: str | None) -> frozenset[str]:

@@ -73,8 +73,12 @@ class ReturnedAccounts:
         assert self._ledger is not None
         for fact, code in _latest(facts, FactKind.CHANGED):
             columns, right = _corrects(code), self._ledger.corrected(fact)
-            if not columns or (not {*columns} & {ACCOUNT, ROUTING} and _has(cells, columns[0], right.get(columns[0]))):
+            if not columns:
                 continue
+            if not {*columns} & {ACCOUNT, ROUTING}:  # what is not known any more counts as corrected
+                own, theirs = folded(cells[columns[0]])[:_NAME_CHARACTERS].strip(), right.get(columns[0])
+                if theirs is None or own == folded(theirs):
+                    continue
             if right:
                 self.corrected[row] = "; ".join(f"{column}: {right[column]}" for column in columns if column in right)
             how = f"{code.todo}, which is in the rejects file" if right else "ask the payee for what is right"
@@ -152,19 +156,10 @@ def _latest(facts: Sequence[Fact], kind: FactKind) -> Iterator[tuple[Fact, Retur
         yield fact, code
 
 
+@cache
 def _corrects(code: ReturnCode) -> tuple[str, ...]:
     """Return which of our columns a change corrects."""
-    return _columns_of(code.corrected)
-
-
-@cache
-def _columns_of(pattern: str) -> tuple[str, ...]:
-    return tuple(sorted(re.compile(pattern).groupindex, key=COLUMNS.index))
-
-
-def _has(cells: dict[str, str], column: str, right: str | None) -> bool:
-    """Return whether a row has the corrected value; what is not known any more counts as corrected."""
-    return right is None or folded(cells[column])[:_NAME_CHARACTERS].strip() == folded(right)
+    return tuple(sorted(re.compile(code.corrected).groupindex, key=COLUMNS.index))
 
 
 def _said(fact: Fact, code: ReturnCode) -> str:

@@ -222,16 +222,12 @@ def list_returns(settings: Settings, *, batch: str | None = None, since: date | 
         return sorted((one for one in found if not one.withdrawn), key=lambda one: (one.day, one.number), reverse=True)
 
 
-def deadline_of(fact: Fact) -> date | None:
-    """Return until when something can, or must, be done: a change counts from the day on which we learned of it."""
-    known_on = fact.taken_at.date() if fact.kind is FactKind.CHANGED else fact.day
-    code = return_codes().get(fact.code)
-    return code.until(known_on) if code else None
-
-
 def fact_json(fact: Fact) -> dict[str, Any]:
     """Return what `--list --json` tells of one."""
-    code, until = return_codes().get(fact.code), deadline_of(fact)
+    # A change counts from the day on which we learned of it.
+    known_on = fact.taken_at.date() if fact.kind is FactKind.CHANGED else fact.day
+    code = return_codes().get(fact.code)
+    until = code.until(known_on) if code else None
     return {
         "batch": fact.batch,
         "row": fact.row,

@@ -31,7 +31,7 @@ from batchpay.gateway.accounts import Preflight
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.origin import environment_of
 from batchpay.gateway.payments import PaymentsClient
-from batchpay.ledger.contract import Ledger, Run
+from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import ledger_if_any, open_ledger
 from batchpay.ledger.records import BatchSummary, PendingPayment
 from batchpay.operations.logs import is_logging, log
@@ -126,7 +126,9 @@ def run_batch(
     _require_approval(ledger, batch, settings, request)
     if not request.clock_is_right:
         _require_certain_day(ledger, batch)
-    clock = _note_clock(ledger, settings, progress)
+    if (clock := clock_note(ledger, settings.policy)) is not None:
+        progress.say(clock)
+        log("clock is ahead", level=logging.WARNING, reason=clock)
     doubted = _rows_in_doubt(ledger, batch)
     request.stop.begin()
     run = _BatchRun(ledger, batch, settings, request, actor, progress)
@@ -169,7 +171,12 @@ class _BatchRun:
             day=self._day,
             limits=FileLimits.from_settings(settings.limits).of_day,
         )
-        _tell_start(batch, self._run, progress)
+        if self._run.recovered:
+            progress.say(f"{row_count(self._run.recovered)} being sent when an earlier run ended: now in doubt")
+        for late in self._run.late:
+            progress.say(late)
+            log("late answer", level=logging.WARNING, batch=batch.batch, reason=late)
+        log("run started", batch=batch.batch, environment=str(batch.environment), file=batch.file)
         self._batch = batch
         self._held_back = HeldBack()
         asked_on = min(request.day, self._day) if settings.policy.refuses_past_start else None
@@ -327,24 +334,6 @@ class _BatchRun:
                 if (known := throttle.to_remember()) is not None:
                     shared.remember(known)
                 shared.close()
-
-
-def _tell_start(batch: BatchSummary, run: Run, progress: Progress) -> None:
-    """Report what a run's start found."""
-    if run.recovered:
-        progress.say(f"{row_count(run.recovered)} being sent when an earlier run ended: now in doubt")
-    for late in run.late:
-        progress.say(late)
-        log("late answer", level=logging.WARNING, batch=batch.batch, reason=late)
-    log("run started", batch=batch.batch, environment=str(batch.environment), file=batch.file)
-
-
-def _note_clock(ledger: Ledger, settings: Settings, progress: Progress) -> str | None:
-    """Report what is odd about the clock, if anything."""
-    if (note := clock_note(ledger, settings.policy)) is not None:
-        progress.say(note)
-        log("clock is ahead", level=logging.WARNING, reason=note)
-    return note
 
 
 def _refuse_a_ledger_brought_back(ledger: Ledger, batch: BatchSummary, results: Path | None) -> None:
@@ -536,11 +525,8 @@ def due_batches(settings: Settings) -> list[str]:
     Raises LedgerNotUsable.
     """
     with ledger_if_any(settings.ledger) as ledger:
-        return (
-            []
-            if ledger is None
-            else [batch.batch for batch in reversed(ledger.batches()) if _is_due(ledger, batch, settings)]
-        )
+        batches = reversed(ledger.batches()) if ledger is not None else ()
+        return [batch.batch for batch in batches if ledger is not None and _is_due(ledger, batch, settings)]
 
 
 def _is_due(ledger: Ledger, batch: BatchSummary, settings: Settings) -> bool:

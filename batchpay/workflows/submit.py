@@ -218,45 +218,38 @@ class _Submission:
     def _write_batch(self, sign_off: SignOff | None) -> BatchSummary:
         checked, decisions, rules = self.checked, self._decisions, self.checked.request.rules
         source, form, results = checked.source, request_form(self._settings.gateway), self._run.results
-        allowed, environment = self._allowed_duplicates(), environment_of(self._settings.gateway)
+        verdict, environment = checked.verdict, environment_of(self._settings.gateway)
+        always = {
+            "normalize": rules.normalize,
+            "as_of": rules.as_of.isoformat(),
+            "gateway_ids": sorted(checked.gateway_ids),
+            "file_digest": checked.file_digest,
+            "first_start": checked.first_start and checked.first_start.isoformat(),
+            "largest_cents": checked.largest_cents,
+        }
+        several = verdict.currencies if verdict.currencies.keys() - {"USD"} else {}
+        if_any = {
+            "accepted_suggestions": verdict.accepted,
+            "allowed_duplicates": self._allowed_duplicates(),
+            "left_out": {word: astuple(one) for word, one in source.left_out.items()},
+            "currencies": {code: astuple(one) for code, one in several.items()},
+            "sheet": source.sheet,
+            "results": results and str(results.absolute()),
+            "warnings": verdict.warnings,
+            "warning_counts": verdict.warning_counts,
+            "pay_on": rules.pay_on and rules.pay_on.isoformat(),
+            "unreadable_amounts": verdict.unreadable_amounts,
+            "series": checked.series and list(checked.series),
+            "gap": decisions.gap and decisions.reason,
+            "paid_elsewhere_checked": decisions.paid_elsewhere_checked and decisions.reason,
+        }
         require_in_turn(self._ledger, source.name, checked.series, checked.digest, environment, gap=decisions.gap)
         batch = NewBatch(
             digest=checked.digest,
             file=source.name,
             columns=source.carried,
             rows=checked.verdict.rows,
-            options={
-                "normalize": rules.normalize,
-                **({"accepted_suggestions": accepted} if (accepted := checked.verdict.accepted) else {}),
-                "as_of": rules.as_of.isoformat(),
-                "gateway_ids": sorted(checked.gateway_ids),
-                "file_digest": checked.file_digest,
-                **({"allowed_duplicates": allowed} if allowed else {}),
-                **(
-                    {"left_out": left}
-                    if (left := {word: astuple(one) for word, one in source.left_out.items()})
-                    else {}
-                ),
-                **(
-                    {"currencies": {code: astuple(one) for code, one in checked.verdict.currencies.items()}}
-                    if checked.verdict.currencies.keys() - {"USD"}
-                    else {}
-                ),
-                **({"sheet": source.sheet} if source.sheet is not None else {}),
-                **({"results": str(results.absolute())} if results is not None else {}),
-                **(
-                    {"warnings": count, "warning_counts": checked.verdict.warning_counts}
-                    if (count := checked.verdict.warnings)
-                    else {}
-                ),
-                **({"pay_on": rules.pay_on.isoformat()} if rules.pay_on is not None else {}),
-                **({"unreadable_amounts": count} if (count := checked.verdict.unreadable_amounts) else {}),
-                "first_start": checked.first_start and checked.first_start.isoformat(),
-                "largest_cents": checked.largest_cents,
-                **({"series": list(checked.series)} if checked.series else {}),
-                **({"gap": decisions.reason} if decisions.gap else {}),
-                **({"paid_elsewhere_checked": decisions.reason} if decisions.paid_elsewhere_checked else {}),
-            },
+            options=always | {name: value for name, value in if_any.items() if value},
             origin=self._settings.gateway.base_url,
             environment=environment,
             registration_count_seen=checked.registration_count_seen,

@@ -15,8 +15,6 @@ from batchpay.intake.template import write_template
 from batchpay.schemas.columns import ACCOUNT, COLUMNS, DATES, DIRECTION, MONEY, PAYMENT_ID, ROUTING
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from batchpay.settings import Settings
     from batchpay.workflows.requests import FileRequest
     from batchpay.workflows.returned_accounts import ReturnedAccounts
@@ -90,7 +88,9 @@ def _rows(request: FileRequest, returned: ReturnedAccounts, made: NextFile) -> I
             frame = prepared(chunk, request.rules).rows
             kept = frame.filter(~frame["_row"].is_in(wrong))
             made.left_out += frame.height - kept.height
-            notes = _notes(kept, returned)
+            failures = returned.failures(kept) if kept.height else {}
+            # What the bank said, without what it corrected.
+            notes = {row: f"{column}: {told.partition(':')[0]}" for row, (column, _, told) in failures.items()}
             for row in kept.select("_row", *COLUMNS).iter_rows(named=True):
                 account = row[ROUTING], row[ACCOUNT], row[DIRECTION]
                 if account in seen:
@@ -101,9 +101,3 @@ def _rows(request: FileRequest, returned: ReturnedAccounts, made: NextFile) -> I
                 made.marked += row["_row"] in notes
                 row |= {**dict.fromkeys(_BLANK), PAYMENT_ID: f"{run}-{made.rows:04}"}
                 yield notes.get(row["_row"]), *(row[name] for name in COLUMNS)
-
-
-def _notes(rows: pl.DataFrame, returned: ReturnedAccounts) -> dict[int, str]:
-    """Return what a bank said of rows' accounts, without what it corrected."""
-    failures = returned.failures(rows) if rows.height else {}
-    return {row: f"{column}: {message.partition(':')[0]}" for row, (column, _, message) in failures.items()}

@@ -390,15 +390,7 @@ def _choose(name: str, rest: bytes, line: int, candidates: Sequence[str], known:
             continue
         count = known_names(names, known)
         if not isinstance(best, _Found) or (count, len(names)) > (best.known, len(best.names)):
-            best = _Found(count, separator, names, _bytes_of(rest, lines))
+            taken = b"\n".join(rest.split(b"\n", lines)[:lines])
+            best = _Found(count, separator, names, min(len(rest), len(taken) + 1))
     assert best is not None, "there is always a candidate"
     return best
-
-
-def _bytes_of(rest: bytes, lines: int) -> int:
-    end = -1
-    for _ in range(lines):
-        end = rest.find(b"\n", end + 1)
-        if end < 0:
-            return len(rest)
-    return end + 1

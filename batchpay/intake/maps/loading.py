@@ -13,7 +13,7 @@ every row, whatever the file says. Older maps have `[columns]`, `[split]` and `[
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -158,10 +158,11 @@ class _Tables:
         }
         numbers, dates = self._formats()
         fixed = self._texts("fixed", self._table("fixed"))
-        self._known("columns", [target for targets in columns.values() for target in targets])
-        self._known("split", [name for patterns in split.values() for name in (patterns[0].names if patterns else ())])
+        self._known("[columns]", [target for targets in columns.values() for target in targets])
+        split = {name: patterns for name, patterns in split.items() if patterns}
+        self._known("[split]", [name for patterns in split.values() for name in patterns[0].names])
         for table, names in (("templates", templates), ("values", values), ("defaults", defaults), ("fixed", fixed)):
-            self._known(table, names)
+            self._known(f"[{table}]", names)
         self.problems += [
             f'[values.{column_name(name)}]: "" is not a cell value; [defaults] fills blank cells'
             for name, given in values.items()
@@ -174,7 +175,7 @@ class _Tables:
             fixed,
             values,
             copies == "billing",
-            {name: patterns for name, patterns in split.items() if patterns},
+            split,
             templates,
             numbers,
             dates,
@@ -185,11 +186,7 @@ class _Tables:
     def _rows(self) -> RowWords | None:
         """Read which rows are payments: words of a column, each in one of two lists."""
         given, keys = self._table("rows"), ("column", "payments", "left_out")
-        self.problems += [
-            f"[rows]: {column_name(key)} is not one of {', '.join(keys)}{did_you_mean(key, keys)}"
-            for key in given
-            if key not in keys
-        ]
+        self._known("[rows]", given, keys, f"is not one of {', '.join(keys)}")
         lists = [tuple(words) if isinstance(words := given.get(key, []), list) else (words,) for key in keys]
         if not given:
             return None
@@ -264,17 +261,13 @@ class _Tables:
             if not table:
                 continue  # nothing is stated in it yet
             if name not in (*MONEY, *DATES):
-                close = did_you_mean(name, (*MONEY, *DATES))
-                self.problems.append(f"[formats]: {column_name(name)} contains no amounts and no dates{close}")
+                self._known("[formats]", [name], (*MONEY, *DATES), "contains no amounts and no dates")
                 continue
             place = f"[formats.{name}]"
             allowed = ("date",) if name in DATES else _NUMBER_KEYS if name == "amount" else _NUMBER_KEYS[:-1]
             given = self._texts(f"formats.{name}", table)
             before = len(self.problems)
-            for key in given:
-                if key not in allowed:
-                    close = did_you_mean(key, allowed)
-                    self.problems.append(f"{place}: {column_name(key)} is not one of {', '.join(allowed)}{close}")
+            self._known(place, given, allowed, f"is not one of {', '.join(allowed)}")
             if name in DATES:
                 day = DateFormat(given.get("date", ""))
                 self.problems += [f"{place}: {day.problem}"] if day.problem else []
@@ -285,11 +278,11 @@ class _Tables:
                 numbers[name] = NumberFormat(**given)
         return numbers, dates
 
-    def _known(self, table: str, names: Iterable[str]) -> None:
+    def _known(
+        self, place: str, names: Iterable[str], known: Sequence[str] = COLUMNS, told: str = "is not a column"
+    ) -> None:
         self.problems += [
-            f"[{table}]: {column_name(name)} is not a column{did_you_mean(name, COLUMNS)}"
-            for name in names
-            if name not in COLUMNS
+            f"{place}: {column_name(name)} {told}{did_you_mean(name, known)}" for name in names if name not in known
         ]
 
 
@@ -333,19 +326,13 @@ def _contradictions(mapping: Mapping) -> list[str]:
                 f"{DIRECTION} comes from the sign of the amount ([formats.amount] negative): set it in one place (a "
                 "column may say it too, and must agree)"
             )
+    # How a column's cells are written; those of one source must be written the same way.
+    kinds: dict[str, object] = {target: mapping.numbers.get(target, NumberFormat()).decimal for target in MONEY}
+    kinds |= {target: ("date", mapping.dates.get(target)) for target in DATES} | dict.fromkeys(FLAGS, "flag")
     for name, targets in mapping.columns.items():
-        if len({_kind(mapping, target) for target in targets}) > 1:
+        if len({kinds.get(target, "text") for target in targets}) > 1:
             problems.append(
                 f"{column_name(name)} can't be {' and '.join(targets)}: a number, a date and a text are written in "
                 "different ways"
             )
     return problems
-
-
-def _kind(mapping: Mapping, target: str) -> object:
-    """Return how a column's cells are written; those of one source must be written the same way."""
-    if target in MONEY:
-        return mapping.numbers.get(target, NumberFormat()).decimal
-    if target in DATES:
-        return "date", mapping.dates.get(target)
-    return "flag" if target in FLAGS else "text"

@@ -144,7 +144,7 @@ def read_styles(archive: zipfile.ZipFile) -> Styles:
 
 def counts_from_1904(archive: zipfile.ZipFile) -> bool:
     """Whether the workbook's dates count from 1904, as old ones of a Macintosh do."""
-    elements = (element for element in _xml(archive, _workbook_path(archive)).iter())
+    elements = _xml(archive, _workbook_path(archive)).iter()
     return any(one.get("date1904") in ("1", "true") for one in elements if _local(one.tag) == "workbookPr")
 
 
@@ -161,22 +161,16 @@ def part_named(archive: zipfile.ZipFile, path: str) -> str:
     return next((name for name in archive.namelist() if name.lstrip("/").lower() == wanted), "")
 
 
-def _small(archive: zipfile.ZipFile, path: str) -> bytes:
+def _xml(archive: zipfile.ZipFile, path: str) -> ElementTree.Element:
+    """Read a part that is small; raises FileRefused."""
     try:
         with archive.open(part_named(archive, path)) as stream:
             data = stream.read(_SMALL_XML_BYTES_MAX + 1)
-    except BROKEN:
-        raise FileRefused("is a broken XLSX") from None
-    if len(data) > _SMALL_XML_BYTES_MAX:
-        raise FileRefused(f"contains a part of more than {_SMALL_XML_BYTES_MAX >> 20} MiB; it is not read")
-    refuse_doctype(data)
-    return data
-
-
-def _xml(archive: zipfile.ZipFile, path: str) -> ElementTree.Element:
-    try:
-        return ElementTree.fromstring(_small(archive, path))  # noqa: S314  document types were refused
-    except ElementTree.ParseError:
+        if len(data) > _SMALL_XML_BYTES_MAX:
+            raise FileRefused(f"contains a part of more than {_SMALL_XML_BYTES_MAX >> 20} MiB; it is not read")
+        refuse_doctype(data)
+        return ElementTree.fromstring(data)  # noqa: S314  document types were refused
+    except (*BROKEN, ElementTree.ParseError):
         raise FileRefused("is a broken XLSX") from None
 
 

@@ -56,7 +56,11 @@ def render(value: Typed, column: str, *, number_format: str | None = None) -> Ce
             return str(int(value)), None, None
         return str(value).upper(), None, None
     if isinstance(value, (int, float)):
-        return _number(float(value), column, number_format) if known else _carried(float(value), number_format)
+        number = float(value)
+        if known:
+            return _number(number, column, number_format)
+        seen = shown(number_format, int(number)) if number_format and number >= 0 and _is_whole(number) else None
+        return seen or plain_number(number), None, None
     if isinstance(value, datetime.date):
         return _date(value, column, known)
     return str(value), "format" if known else None, None
@@ -106,11 +110,6 @@ def _number(value: float, column: str, number_format: str | None) -> Cell:
         is_one = len(digits) == 8 and digits.isdigit() and has_check_digit(digits)
         return digits, LOST_ZERO, f"0{digits}" if is_one else None
     return digits, None, None
-
-
-def _carried(value: float, number_format: str | None) -> Cell:
-    seen = shown(number_format, int(value)) if number_format and value >= 0 and _is_whole(value) else None
-    return seen or plain_number(value), None, None
 
 
 def _is_whole(value: float) -> bool:

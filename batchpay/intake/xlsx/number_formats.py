@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from operator import eq, ge, gt, le, lt, ne
 from typing import NamedTuple
 
 from batchpay.schemas.tables import CURRENCIES_OF
@@ -23,6 +24,7 @@ _TOKEN = re.compile(
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
 _CONDITION = re.compile(r"([<>=]+)(.+)")
+_COMPARES = {"<": lt, "<=": le, ">": gt, ">=": ge, "=": eq, "<>": ne}
 _SEPARATOR = re.compile(r'("[^"]*"|\\.|[_*].|\[[^\]]*\])|;', re.DOTALL)
 _SIGNS = str.maketrans("", "", "0123456789 \u00a0()+-\u2212.,:'/")
 _BESIDE_DIGITS = set("0123456789-()./ ")
@@ -130,7 +132,7 @@ def _section(text: str) -> _Section:
         elif kind == "mark" and value == ",":
             commas += 1
         elif kind == "mark":
-            is_scaled, is_whole = is_scaled or bool(commas and _places(parts)), False
+            is_scaled, is_whole = is_scaled or (commas > 0 and _has_places(parts)), False
         elif kind == "literal":
             parts.append(f"={token['quoted'] or token['escaped'] or token['plain'] or ''}")
         elif kind == "currency":
@@ -141,12 +143,12 @@ def _section(text: str) -> _Section:
             is_scaled = True
         elif kind == "other":
             is_readable = False  # a date, a power of ten, a fraction, a letter that stands for something else
-    is_scaled = is_scaled or bool(commas and _places(parts))
+    is_scaled = is_scaled or (commas > 0 and _has_places(parts))
     return _Section(tuple(parts), condition, is_readable, is_scaled, has_decimals)
 
 
-def _places(parts: list[str]) -> int:
-    return sum(part[0] != "=" for part in parts)
+def _has_places(parts: list[str]) -> bool:
+    return any(part[0] != "=" for part in parts)
 
 
 def _chosen(sections: tuple[_Section, ...], number: int) -> _Section | None:
@@ -157,16 +159,8 @@ def _chosen(sections: tuple[_Section, ...], number: int) -> _Section | None:
         if section.condition is None:
             # Between two sections with a condition, or before one, its meaning is unknown.
             return section if at == len(sections) - 1 else None
-        if _holds(section.condition, number):
+        match = _CONDITION.fullmatch(section.condition)
+        assert match is not None, "a condition was read as one"
+        if _COMPARES[match[1]](number, float(match[2])):
             return section
     return None
-
-
-def _holds(condition: str, number: int) -> bool:
-    match = _CONDITION.fullmatch(condition)
-    assert match is not None, "a condition was read as one"
-    sign, limit = match[1], float(match[2])
-    return {
-        "<": number < limit, "<=": number <= limit, ">": number > limit,
-        ">=": number >= limit, "=": number == limit, "<>": number != limit,
-    }[sign]  # fmt: skip
