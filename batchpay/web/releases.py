@@ -5,6 +5,7 @@ The child makes a plan of these rows alone, which this signature approves, and s
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing, suppress
 from typing import Any, NamedTuple
@@ -86,11 +87,22 @@ def _page(file: Row, wrong: Refusal | None = None) -> ResponseReturnValue:
         held=held,
         listed=held[:SHOWN_MAX],
         seen=_seen(held),
+        signed=_signed(file, held),
         told=_told(here, file, held[:SHOWN_MAX]),
         may_not=refused(RELEASE, current_person(), file),
         wrong=wrong,
     )
     return answer, wrong.code if wrong else 200
+
+
+def _signed(file: Row, held: list[Held]) -> dict[str, Any] | None:
+    """Return the release of rows that are still held which one person signed, and that needs another's signature."""
+    kept = json.loads(file["options"]).get(RELEASE)
+    if kept is None:
+        return None
+    numbers, cents, reason = kept["asked"]
+    rows = [one for one in held if one.row in numbers]
+    return {"rows": rows, "cents": cents, "reason": reason, "by": kept["by"]} if len(rows) == len(numbers) else None
 
 
 def _seen(held: list[Held]) -> str:

@@ -21,10 +21,11 @@ from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Totals
 from batchpay.sending.limits import StopRequest
 from batchpay.settings import Settings
+from batchpay.text import counted
 from batchpay.web.acts import makers, page_settings, release_signed
 from batchpay.web.task import ProgressWriter, Task, options_of, request_of
 from batchpay.web.words import unknown_batch
-from batchpay.workflows.approve import add_approval
+from batchpay.workflows.approve import add_approval, view_plan
 from batchpay.workflows.check import dry_run
 from batchpay.workflows.requests import Decisions, SendOptions, run_request
 from batchpay.workflows.run import resume as workflow_resume
@@ -107,8 +108,8 @@ def _batch_of(plan: PlanText, task: Task, settings: Settings) -> str | None:
 def _release(task: Task, settings: Settings) -> tuple[PlanText, Decisions]:
     """Return the plan of the held rows that a person names, signed by them on the page, and what it decides.
 
-    It is kept before it is used, so that a child that is started again continues it. Raises FileRefused if other money
-    would go than the person saw, and WaitingForPerson if their signature is not enough.
+    It is kept before it is used, so that a child that is started again continues it, and for a second person who signs
+    the same. Raises FileRefused if other money would go than the person saw, and WaitingForPerson if others must sign.
     """
     who = task.job["made_by"]
     kept = task.store.one(
@@ -118,28 +119,29 @@ def _release(task: Task, settings: Settings) -> tuple[PlanText, Decisions]:
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         asked = release_signed(ledger, task.file["id"], who, kept["seal"] if kept else "")
     decisions = Decisions(release=True, reason=asked.reason, rows=frozenset(asked.rows))
-    text = options_of(task.file).get("release")
-    if text is None:
+    signed, name = options_of(task.file).get("release", {}), task.file["name"]
+    if signed.get("asked") != [*asked]:
         maker = task.actor(task.file["uploaded_by"])
         with task.upload() as path:
             request = request_of(task.file, path, settings)
             plan = dry_run(request, settings, maker, decisions, requests_max=0, results=None, with_plan=True).plan
         assert plan is not None, "it was asked for"
-        if plan.totals("total") - plan.totals("held_back") != Totals(len(asked.rows), asked.cents):
+        signed = {"asked": asked, "plan": plan.text()}
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        view = view_plan(PlanText(name, signed["plan"]), ledger, settings)
+        if view.plan.totals("total") - view.plan.totals("held_back") != Totals(len(asked.rows), asked.cents):
             raise FileRefused("other payments would be sent than the page showed. Nothing was released")
-        with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
-            unsigned = PlanText(task.file["name"], plan.text())
-            view = add_approval(unsigned, plan.seal, ledger, settings, task.actor())
-        if len(view.counted) < view.needed:
-            raise WaitingForPerson(
-                f"this needs approval by {view.needed} people, who release it on the command line. Nothing was released"
-            )
-        text = view.plan.text()
-        with task.store.write() as db:
-            options = json.dumps(options_of(task.file) | {"release": text})
-            db.execute("UPDATE file SET options = ? WHERE id = ?", (options, task.file["id"]))
-            task.store.note(db, who, task.file["id"], f"said of the release: {asked.reason}")
-    return PlanText(task.file["name"], text), decisions
+        if who not in {one.who.name for one in view.plan.approvals}:
+            view = add_approval(PlanText(name, signed["plan"]), view.plan.seal, ledger, settings, task.actor())
+            signed |= {"plan": view.plan.text(), "by": [one.who.name for one in view.plan.approvals]}
+            with task.store.write() as db:
+                options = json.dumps(options_of(task.file) | {"release": signed})
+                db.execute("UPDATE file SET options = ? WHERE id = ?", (options, task.file["id"]))
+                task.store.note(db, who, task.file["id"], f"said of the release: {asked.reason}")
+    if len(view.counted) < view.needed:
+        missing = counted(view.needed - len(view.counted), "more person", "more people")
+        raise WaitingForPerson(f"{missing} must sign this release. Nothing was released")
+    return PlanText(name, signed["plan"]), decisions
 
 
 def _is_begun(task: Task) -> bool:
@@ -162,7 +164,7 @@ def _send_back(task: Task, error: BatchpayError) -> int:
 def _end(task: Task, state: str, told: str | None, code: int, **values: str | None) -> int:
     with task.store.write() as db:
         ended = task.store.clock()
-        if task.job["kind"] == "release":
+        if task.job["kind"] == "release" and code != WaitingForPerson.exit_code:  # a second person signs what is kept
             values["options"] = json.dumps({key: one for key, one in options_of(task.file).items() if key != "release"})
         if task.store.move(db, task.file["id"], "sending", state, told=told, stop_by=None, ended_at=ended, **values):
             said = "finished the run" if state == "done" else f"stopped: {told or 'payments are waiting'}"

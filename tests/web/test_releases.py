@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
+from batchpay.web import run_job
 from tests.web.house import House, words_of
 
 GRACE = {"paymentId": "P-1", "invoiceNumber": "A-1", "amount": "10.00", "achNameOnCheck": "Grace Quigley"}
@@ -64,14 +67,53 @@ def test_nobody_releases_their_own_or_without_a_note(house: House, held: str) ->
     assert house.arrived == {"A-1": 1, "A-2": 1} and house.events("released") == []
 
 
-def test_a_release_for_which_one_person_is_not_enough_changes_nothing(house: House, held: str) -> None:
-    """From a total of 25.00 two must approve: the page says so, and the rows stay held."""
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_release_for_which_one_person_is_not_enough_waits_for_a_second(
+    house: House, held: str, is_killed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a total of 25.00 two must sign; the page named the command line. The first one's signature sends nothing.
+
+    A child that ends between the second signature and its use sends the row once when it is started again.
+    """
     house.policy(second_above="25.00")
     release(house, held)
     house.work()
     assert house.arrived == {"A-1": 1, "A-2": 1} and house.events("released") == []
     page = house.page("daniel", f"/files/{held}/run")
-    assert "This needs approval by 2 people" in page and "1 payment, 30.00, waits for a person’s word" in page
+    assert "1 more person must sign this release" in page and "1 payment, 30.00, waits for a person’s word" in page
+    own, other = (house.page(name, f"/files/{held}/release") for name in ("daniel", "dora"))
+    assert "Daniel Osei signed the release of line 3: 1 payment, 30.00" in own and "Sign as well" not in own
+    assert NOTE in other and "Sign as well, and send them" in other
+    release(house, held)
+    house.work()
+    assert house.events("released") == [], "the first person a second time is no second person"
+    release(house, held, "dora", 409, seen="1 3001")
+    release(house, held, "pia", 403)
+    release(house, held, "dora", 401, password="wrong")
+    release(house, held, "dora")
+    if is_killed:
+        with monkeypatch.context() as patch:
+            patch.setattr(run_job, "_batch_of", lambda *_: sys.exit(1))
+            with pytest.raises(SystemExit):
+                house.work()
+        assert house.events("released") == []
+    house.work()
+    assert house.arrived == {"A-1": 1, "A-2": 1, "A-3": 1}
+    (event,) = house.events("released")
+    (*_, plan) = house.events("plan used")
+    assert event["why"] == NOTE and {one["who"] for one in plan["approvals"]} == {"daniel (web)", "dora (web)"}
+    assert "signed the release" not in house.page("dora", f"/files/{held}/release")
+
+
+def test_a_second_person_who_names_other_rows_begins_a_release_of_their_own(house: House, held: str) -> None:
+    """What one person signed is not used for what another one says of the rows."""
+    house.policy(second_above="25.00")
+    release(house, held)
+    house.work()
+    release(house, held, "dora", reason="called Grace at the number that we had")
+    house.work()
+    assert house.arrived == {"A-1": 1, "A-2": 1} and house.events("released") == []
+    assert "Dora Weiss signed the release" in house.page("daniel", f"/files/{held}/release")
 
 
 def test_a_child_that_is_started_again_continues_a_release(
