@@ -21,7 +21,6 @@ from batchpay.text import row_count
 from batchpay.workflows.requests import CheckOptions, file_request
 
 if TYPE_CHECKING:
-    from batchpay.schemas.rule import RuleFacts
     from batchpay.workflows.rules import RuleLine
 
 
@@ -41,33 +40,20 @@ def rules(context: Context, markdown: bool) -> None:
     from batchpay.workflows.rules import all_rules, rule_table
 
     if context.json:
-        click.echo(json.dumps({"rules": [_plain(fact) for fact in all_rules()]}, ensure_ascii=False, indent=2))
+        names = ("column", "code", "severity", "source", "message")
+        plain = [{name: getattr(fact, name) for name in names} | {"rule": fact.words} for fact in all_rules()]
+        click.echo(json.dumps({"rules": plain}, ensure_ascii=False, indent=2))
     elif markdown:
-        click.echo(_markdown([_cells(line) for line in rule_table()]))
+        lines = ["| Column | Rule | Code | Severity | Source |", "|---|---|---|---|---|"]
+        rows = ([cell.replace("|", chr(92) + "|") for cell in _cells(line)] for line in rule_table())
+        click.echo("\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]))
     else:
         click.echo(_text([_cells(line) for line in rule_table()]))
-
-
-def _plain(fact: RuleFacts) -> dict[str, str]:
-    return {
-        "column": fact.column,
-        "code": fact.code,
-        "severity": fact.severity,
-        "source": fact.source,
-        "rule": fact.words,
-        "message": fact.message,
-    }
 
 
 def _cells(line: RuleLine) -> tuple[str, ...]:
     fact = line.fact
     return line.where, fact.words, fact.code, fact.severity, fact.source
-
-
-def _markdown(table: list[tuple[str, ...]]) -> str:
-    lines = ["| Column | Rule | Code | Severity | Source |", "|---|---|---|---|---|"]
-    lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in table]
-    return "\n".join(lines)
 
 
 def _text(table: list[tuple[str, ...]]) -> str:

@@ -28,10 +28,12 @@ an answer without a word into an accepted payment.
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from batchpay.errors import SettingsNotUsable
@@ -56,6 +58,9 @@ from batchpay.outcome import CUT, Answer, Outcome, Pace
 from batchpay.payment import State
 from batchpay.settings import GatewaySettings
 
+_TABLE = csv.DictReader(Path(__file__).with_name("profile.csv").read_text("utf-8").splitlines())
+_WORDS = {line["part"]: tuple(line["words"].split("; ")) for line in _TABLE}
+"""Names and words of each part, the likeliest first."""
 WORD = "word"
 """An HTTP status whose meaning the body's word decides."""
 
@@ -106,36 +111,20 @@ class Profile:
     """The table, ready to use."""
 
     http: Mapping[str, Meaning]
-    status_member: tuple[str, ...] = ("status",)
-    accepted: frozenset[str] = frozenset({"success"})
-    declined: frozenset[str] = frozenset({"error", "fail", "failed", "failure", "declined"})
-    reference: tuple[str, ...] = (
-        "gateway_reference", "transaction_id", "transactionId", "transactionID", "payment_id", "paymentId",
-        "reference_number", "referenceNumber", "reference_id", "referenceId", "reference", "trace_number",
-        "traceNumber", "confirmation_number", "confirmationNumber", "id",
-    )  # fmt: skip
-    message: tuple[str, ...] = (
-        "message", "error_message", "errorMessage", "responseText", "response_text", "text", "reason",
-        "description", "detail", "title", "error", "result",
-    )  # fmt: skip
-    response_code: tuple[str, ...] = ("response_code", "responseCode", "code", "error_code", "errorCode")
-    status: tuple[str, ...] = (
-        "status", "state", "result", "outcome", "decision", "approved", "accepted", "success", "transaction_status",
-        "transactionStatus", "payment_status", "paymentStatus", "result_status", "resultStatus", "response_status",
-        "responseStatus", "status_text", "statusText", "result_text", "resultText",
-    )  # fmt: skip
-    not_accepted: frozenset[str] = frozenset({
-        "blocked", "canceled", "cancelled", "chargeback", "declined", "denied", "do not honor", "duplicate", "error",
-        "expired", "fail", "failed", "failure", "false", "held", "hold", "incomplete", "insufficient funds", "invalid",
-        "not accepted", "not approved", "pending", "pending review", "refunded", "refused", "rejected", "returned",
-        "reversed", "review", "suspended", "unpaid", "void", "voided",
-    })  # fmt: skip
-    echo: tuple[str, ...] = ("invoiceNumber", "invoice_number")
-    echo_amount: tuple[str, ...] = ("amount",)
-    echo_direction: tuple[str, ...] = ("transactionType", "transaction_type", "direction")
-    echo_currency: tuple[str, ...] = ("currencyCode", "currency_code", "currency")
-    error: tuple[str, ...] = ("errorMessage", "error_message", "error", "errors")
-    success: tuple[str, ...] = ("successMessage", "success_message")
+    status_member: tuple[str, ...] = _WORDS["status_member"]
+    accepted: frozenset[str] = frozenset(_WORDS["accepted"])
+    declined: frozenset[str] = frozenset(_WORDS["declined"])
+    reference: tuple[str, ...] = _WORDS["reference"]
+    message: tuple[str, ...] = _WORDS["message"]
+    response_code: tuple[str, ...] = _WORDS["response_code"]
+    status: tuple[str, ...] = _WORDS["status"]
+    not_accepted: frozenset[str] = frozenset(_WORDS["not_accepted"])
+    echo: tuple[str, ...] = _WORDS["echo"]
+    echo_amount: tuple[str, ...] = _WORDS["echo_amount"]
+    echo_direction: tuple[str, ...] = _WORDS["echo_direction"]
+    echo_currency: tuple[str, ...] = _WORDS["echo_currency"]
+    error: tuple[str, ...] = _WORDS["error"]
+    success: tuple[str, ...] = _WORDS["success"]
     resend_after_429: bool = True
     resend_after_503: bool = False
     _good: frozenset[str] = field(init=False)

@@ -67,30 +67,15 @@ CONTRADICTIONS: dict[str, dict[str, Any]] = {
     "other_amount": {"amount": "0.01"},
 }
 """What an answer says beside its accepted word."""
-OPERATIONS = (
-    "payment",
-    "connection",
-    "account_list",
-    "account_get",
-    "account_create",
-    "account_update",
-    "account_delete",
-    "account_default",
-)
+_OF_ACCOUNTS = ("list", "get", "create", "update", "delete", "default")
+OPERATIONS = ("payment", "connection", *(f"account_{name}" for name in _OF_ACCOUNTS))
 _GROUPS = {"any": frozenset(OPERATIONS), "accounts": frozenset(OPERATIONS[2:])}
 """Words that stand for several operations in a rule."""
 SLOW_MS = 3_000.0
 
 _TYPES: dict[str, Any] = {
-    "fault": (str,),
-    "operation": (str,),
-    "at": (int,),
-    "every": (int,),
-    "times": (int,),
-    "code": (str,),
-    "text": (str,),
-    "status": (int,),
-    "retry_after": (str,),
+    **dict.fromkeys(("fault", "operation", "code", "text", "retry_after"), (str,)),
+    **dict.fromkeys(("at", "every", "times", "status"), (int,)),
     "delay_ms": (int, float),
 }
 
