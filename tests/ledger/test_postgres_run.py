@@ -75,6 +75,16 @@ def run_of(ledger: Ledger, name: str) -> of_run.PostgresRun:
     return run
 
 
+def test_what_a_connection_has_prepared_outlasts_a_reading(factory: PostgresFactory) -> None:
+    """Each reading ended with a rollback, after which psycopg had every statement parsed and prepared anew."""
+    ledger = factory.create()
+    assert isinstance(ledger, PostgresLedger)
+    ledger.batches()
+    with ledger.store.reading() as connection:
+        found = connection.execute("SELECT statement FROM pg_prepared_statements").fetchall()
+    assert any("batchpay.batch" in text for (text,) in found)
+
+
 @pytest.mark.parametrize("to_server", [True, False], ids=["asked", "answered"])
 @pytest.mark.parametrize("options", ["", "?sslmode=require"], ids=["plain", "encrypted"])
 def test_a_connection_that_is_cut_costs_no_row(

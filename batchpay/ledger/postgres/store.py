@@ -310,7 +310,7 @@ class PostgresStore:
             raise LedgerDamaged(f"the ledger {self.place.name} contains what batchpay did not write") from None
         finally:
             try:
-                connection.execute(sql.ROLLBACK)
+                connection.execute(sql.COMMIT)  # after a rollback psycopg would have to prepare all statements anew
             except psycopg.Error:
                 connection.close()
             self.done_reading(connection)
