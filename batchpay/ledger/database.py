@@ -24,28 +24,11 @@ Statements = Any
 databases, both have (tests/ledger/test_statements.py)."""
 
 
-class Found(Protocol):
-    """What a statement found."""
-
-    def fetchone(self) -> Any:
-        """Return the next row, or None."""
-
-    def fetchall(self) -> list[Any]:
-        """Return all remaining rows."""
-
-    def __iter__(self) -> Iterator[Any]:
-        """Yield row after row."""
-
-    @property
-    def rowcount(self) -> int:
-        """Return how many rows were changed."""
-
-
 class View(Protocol):
     """A connection that reads in one consistent view."""
 
-    def execute(self, statement: str, parameters: Any = ..., /) -> Found:
-        """Run a statement."""
+    def execute(self, statement: str, parameters: Any = ..., /) -> Any:
+        """Run a statement; return a cursor, as the standard library's."""
 
 
 class Transaction(View, Protocol):

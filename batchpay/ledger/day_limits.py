@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Container
 from typing import Any
 
 from batchpay.ledger.contract import RegisteredMeanwhile
-from batchpay.ledger.database import Found, Statements, Transaction, View
+from batchpay.ledger.database import Statements, Transaction, View
 from batchpay.ledger.days import DayCheck, MakerCheck, SendingDay, Sums
 from batchpay.ledger.event_chain import DIRECTIONS
 from batchpay.ledger.records import TotalsDelta
@@ -69,7 +69,7 @@ def require_alone(transaction: Transaction, check: DayCheck, changes: TotalsDelt
 
 
 def fitting(
-    day: SendingDay, ask: Callable[[str, Any], Found], statements: Statements, batch: int, rows: Collection[int]
+    day: SendingDay, ask: Callable[[str, Any], Any], statements: Statements, batch: int, rows: Collection[int]
 ) -> list[int]:
     """Return those rows, in file order, that may be sent on a day one after the other."""
     asked = {"environment": day.environment, "day": day.day, "batch": batch, "rows": json.dumps(sorted(rows))}

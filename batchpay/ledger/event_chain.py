@@ -78,18 +78,6 @@ def event_mac(keys: Keys, before: bytes, event: Iterable[Any]) -> bytes:
     return keys.mac("event", before, _TO_JSON(list(event)).encode())
 
 
-def noted_at_start(keys: Keys, results: str | None, api_id: str | None) -> dict[str, Any]:
-    """Return what a run's start notes: where its results go (JSON again, for a path that is not UTF-8), its account."""
-    noted = {} if results is None else {"results": json.dumps(results)}
-    return noted | account_noted(keys, api_id)
-
-
-def results_of(detail: str) -> set[str]:
-    """Return where a run's results were to go, by its start's detail."""
-    noted = json.loads(detail).get("results")
-    return set() if noted is None else {json.loads(noted)}
-
-
 def account_noted(keys: Keys, api_id: str | None) -> dict[str, str]:
     """Return what an event notes of the account at the gateway: a keyed digest of its API ID, if one is given."""
     if not api_id:

@@ -319,7 +319,8 @@ class StoredReading(Ledger, Generic[StoreT]):
             yield from map(_event, self.store.stream(view, self.store.statements.NAMED_EVENTS, {"batch": number}))
 
     def results_of_runs(self, batch: str) -> set[str]:
-        return {path for detail in self._started_or_moved(batch) for path in event_chain.results_of(detail)}
+        noted = [json.loads(detail).get("results") for detail in self._started_or_moved(batch)]
+        return {json.loads(path) for path in noted if path is not None}
 
     def pays_from_another_account(self, batch: str, api_id: str) -> bool:
         return event_chain.account_changed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -136,7 +137,9 @@ class StoredLedger(StoredFacts[StoreT], StoredReading[StoreT], ABC, Generic[Stor
         day: date | None = None,
         limits: DayLimits = NO_LIMITS,
     ) -> _Run:
-        noted, number = event_chain.noted_at_start(self.store.keys, results, api_id), self._held_batch(batch)
+        noted, number = event_chain.account_noted(self.store.keys, api_id), self._held_batch(batch)
+        if results is not None:
+            noted["results"] = json.dumps(results)  # JSON again, for a path that is not UTF-8
         limits = limits.without(event_chain.limits_lifted(self._signed(number)))
         sending = SendingDay(self.find(batch).environment, day or self.today(), limits)
         self._check_before_run(number)
@@ -255,7 +258,7 @@ class StoredLedger(StoredFacts[StoreT], StoredReading[StoreT], ABC, Generic[Stor
         """Return kind and detail of the events that say who agreed to what of a batch."""
         kinds = ("registered", "released", records.PLAN_USED)
         with self.store.reading() as view:
-            return view.execute(self.store.statements.EVENTS_OF_KINDS, (number, *kinds)).fetchall()
+            return list(view.execute(self.store.statements.EVENTS_OF_KINDS, (number, *kinds)))
 
     def abandoned(self, batch: records.BatchSummary) -> list[records.LedgerRow]:
         if not batch.by_state[State.SENDING].rows or self.is_held(batch.digest):

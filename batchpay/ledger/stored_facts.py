@@ -169,7 +169,7 @@ class _Look:
 
     def _rows(self, batch: int, rows: Iterable[int]) -> list[Any]:
         asked = {"batch": batch, "rows": json.dumps(sorted(rows))}
-        return self._view.execute(self._sql.payments, asked).fetchall()
+        return list(self._view.execute(self._sql.payments, asked))
 
     def payments(self, places: Iterable[_Place]) -> dict[_Place, SentPayment]:
         """Return rows that passed the rules."""

@@ -111,7 +111,10 @@ def read_ledger_state(ledger: Ledger, environment: Environment) -> LedgerState:
             by_state[State.SENDING] -= Totals(1, row.amount_cents)
             by_state[State.IN_DOUBT] += Totals(1, row.amount_cents)
         if doubts.apart:
-            since = _oldest_doubt(ledger, batch, doubts.abandoned)
+            recorded = ledger.row_columns(batch.batch, [State.IN_DOUBT]) if batch.by_state[State.IN_DOUBT].rows else ()
+            times = {*(time for some in recorded for time in some.sent_at), *(row.sent_at for row in doubts.abandoned)}
+            # Rows whose sending a restored ledger forgot have no time.
+            since = min((time for time in times if time is not None), default=batch.registered_at)
             in_doubt.append(OpenBatch(batch.batch, batch.file, doubts.apart, since))
         # A row with a day is overdue, and an alarm, once a banking day has passed on which any call would have sent it.
         last_days = (batch.today - timedelta(days=days) for days in count())
@@ -129,13 +132,6 @@ def read_ledger_state(ledger: Ledger, environment: Environment) -> LedgerState:
     return LedgerState(
         environment, len(batches), by_state, in_doubt, waiting, scheduled, next_pay_on, registered, returned, rates
     )
-
-
-def _oldest_doubt(ledger: Ledger, batch: BatchSummary, abandoned: Sequence[LedgerRow]) -> datetime:
-    """Return when the first of a batch's doubts was sent; rows whose sending a restored ledger forgot have no time."""
-    recorded = ledger.row_columns(batch.batch, [State.IN_DOUBT]) if batch.by_state[State.IN_DOUBT].rows else ()
-    times = [*(time for columns in recorded for time in columns.sent_at), *(row.sent_at for row in abandoned)]
-    return min((time for time in times if time is not None), default=batch.registered_at)
 
 
 _BYTES_MAX = 4096

@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, LedgerRow
@@ -19,7 +18,7 @@ from batchpay.reconciliation.matching import Matching, day_of, in_window
 from batchpay.reconciliation.sheet_reader import foreign_date, read_sheet
 from batchpay.reconciliation.statement import Export, ExportLine, key_of, numbers_in
 from batchpay.text import counted, money, row_count
-from batchpay.writing.atomic import Stream
+from batchpay.writing.atomic import FileOrPath
 
 _ROWS_MAX = 100_000
 """So many missing rows are looked for; if more are missing, the first of them show why."""
@@ -52,7 +51,7 @@ class _Missing:
 
 
 def hints(
-    ledger: Ledger, batch: BatchSummary, export: Export, matching: Matching, path: str | Path | Stream, days: int
+    ledger: Ledger, batch: BatchSummary, export: Export, matching: Matching, path: FileOrPath, days: int
 ) -> list[str]:
     """Return what a person may look at first, a sentence each; none where nothing is missing."""
     left = [line for line in export.lines if line.free]
@@ -66,9 +65,7 @@ def hints(
     return found or list(_totals(missing, left))
 
 
-def _other_columns(
-    path: str | Path | Stream, export: Export, missing: _Missing, left: Sequence[ExportLine]
-) -> Iterator[str]:
+def _other_columns(path: FileOrPath, export: Export, missing: _Missing, left: Sequence[ExportLine]) -> Iterator[str]:
     """Name the columns that have the numbers of missing rows, whole or within a text."""
     wanted = {line.line for line in left}
     seen: defaultdict[tuple[str, int, bool], set[str]] = defaultdict(set)

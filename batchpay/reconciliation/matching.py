@@ -66,11 +66,6 @@ class SentRow:
         """Whether a line is too old to be about the row."""
         return line.on is not None and self.since is not None and (line.on - self.since).days < -DAYS_BEFORE
 
-    def has_another(self, line: ExportLine) -> bool:
-        """Whether a line has another reference than the gateway gave for the row."""
-        there = key_of(line.reference)
-        return bool(there and self.reference) and not self.was_settled and not may_be(self.reference, there)
-
 
 @dataclass(slots=True)
 class Matching:
@@ -298,7 +293,8 @@ def _by_numbers(
                 free = [line for line in free if not line.is_owned]
                 free = [line for line in free if not all(one.comes_after(line) for one in candidates)]
             for line, one in _pair(free, candidates, taken):
-                is_another = has_references and one.row not in taken and one.has_another(line)
+                there = key_of(line.reference) if has_references and one.row not in taken else ""
+                is_another = there and one.reference and not one.was_settled and not may_be(one.reference, there)
                 if kind == "invoice" and (is_another or one.comes_after(line)):
                     continue
                 if one.state not in _DOUBTS or proves(kind, line, one):

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from batchpay.errors import FileRefused, WrongUse
 from batchpay.ledger.contract import Ledger
@@ -17,7 +16,7 @@ from batchpay.ledger.records import Decision, LedgerRow
 from batchpay.payment import Direction, State, Totals, format_cents
 from batchpay.reconciliation.sheet_reader import LOST_DIGITS, foreign_cents, read_sheet
 from batchpay.text import instant, local_time
-from batchpay.writing.atomic import Stream
+from batchpay.writing.atomic import FileOrPath, Stream
 from batchpay.writing.table import write_table
 from batchpay.writing.xlsx import Column, Kind
 
@@ -174,7 +173,7 @@ def long_numbers(text: str) -> list[str]:
     return found
 
 
-def write_sheet(path: str | Path | Stream, batch: str, doubts: Iterable[Doubt]) -> None:
+def write_sheet(path: FileOrPath, batch: str, doubts: Iterable[Doubt]) -> None:
     """Write rows in doubt as a sheet to fill in, never over an existing file: it may be filled in already."""
     if not isinstance(path, Stream) and os.path.lexists(path):
         raise WrongUse(f"{path} already exists and may be filled in; name another file")
@@ -182,7 +181,7 @@ def write_sheet(path: str | Path | Stream, batch: str, doubts: Iterable[Doubt]) 
     write_table(path, header, (_sheet_row(batch, doubt) for doubt in doubts))
 
 
-def read_decisions(path: str | Path | Stream, batch: str, doubts: Mapping[int, Doubt]) -> FilledSheet:
+def read_decisions(path: FileOrPath, batch: str, doubts: Mapping[int, Doubt]) -> FilledSheet:
     """Read a filled sheet; raises FileRefused, naming the line, where it is not about these rows in doubt."""
     lines = read_sheet(path)
     _, header = next(lines, (0, []))

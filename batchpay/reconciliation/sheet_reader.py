@@ -22,7 +22,7 @@ from batchpay.intake.streams import memory_file
 from batchpay.intake.xlsx.child import sheet_rows, visible_sheets
 from batchpay.payment import parse_cents
 from batchpay.schemas.tables import CURRENCIES_OF
-from batchpay.writing.atomic import Stream
+from batchpay.writing.atomic import FileOrPath, Stream
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+", re.ASCII)
 _GROUPED = re.compile(r"[0-9]{1,3}(?:([,.' ])[0-9]{3})(?:\1[0-9]{3})*", re.ASCII)
@@ -159,9 +159,11 @@ _WORKBOOKS = (".xlsx", ".xlsm")
 _LINES_PROBED = 20
 _DIGITS_KEPT = 10**15
 _SCIENTIFIC = re.compile(r"[0-9](?:[.,][0-9]+)?E\+?[0-9]+", re.ASCII)
+SheetLines = Generator[tuple[int, list[str]], None, None]
+"""Lines of a sheet as they are read: number and cells."""
 
 
-def read_sheet(path: str | Path | Stream, sheet: str | None = None) -> Generator[tuple[int, list[str]], None, None]:
+def read_sheet(path: FileOrPath, sheet: str | None = None) -> SheetLines:
     """Yield the lines of a sheet as (line, cells), without blank lines; raises FileRefused.
 
     Cells are texts without white space at their ends. Numbers and dates of a workbook become plain digits and ISO 8601.
@@ -171,7 +173,7 @@ def read_sheet(path: str | Path | Stream, sheet: str | None = None) -> Generator
         yield from _lines(path, file, sheet)
 
 
-def sheet_names(path: str | Path | Stream) -> list[str]:
+def sheet_names(path: FileOrPath) -> list[str]:
     """Name the visible sheets of a workbook; none where the file is not a workbook; raises FileRefused."""
     if Path(str(path)).suffix.lower() not in _WORKBOOKS:
         return []
@@ -180,7 +182,7 @@ def sheet_names(path: str | Path | Stream) -> list[str]:
 
 
 @contextmanager
-def opened(path: str | Path | Stream) -> Iterator[BinaryIO]:
+def opened(path: FileOrPath) -> Iterator[BinaryIO]:
     """Open a file that a person names, at its start; raises FileRefused for one that is empty or too large."""
     if isinstance(path, Stream):
         _require_bounded(path, path.file)
@@ -197,7 +199,7 @@ def opened(path: str | Path | Stream) -> Iterator[BinaryIO]:
         yield file
 
 
-def _require_bounded(path: str | Path | Stream, file: BinaryIO) -> None:
+def _require_bounded(path: FileOrPath, file: BinaryIO) -> None:
     """Refuse an empty file, or one larger than any export, before any of it is read."""
     size = file.seek(0, io.SEEK_END)
     file.seek(0)
@@ -207,7 +209,7 @@ def _require_bounded(path: str | Path | Stream, file: BinaryIO) -> None:
         raise FileRefused(f"{path} is larger than {BYTES_MAX >> 20} MB; export a shorter time")
 
 
-def _lines(path: str | Path | Stream, file: BinaryIO, sheet: str | None) -> Iterator[tuple[int, list[str]]]:
+def _lines(path: FileOrPath, file: BinaryIO, sheet: str | None) -> Iterator[tuple[int, list[str]]]:
     ending = Path(str(path)).suffix.lower()
     if ending in _WORKBOOKS:
         lines = _workbook_lines(path, file, sheet)
@@ -228,7 +230,7 @@ def _lines(path: str | Path | Stream, file: BinaryIO, sheet: str | None) -> Iter
             yield line, cells
 
 
-def _csv_lines(path: str | Path | Stream, file: BinaryIO) -> Generator[tuple[int, list[str]], None, None]:
+def _csv_lines(path: FileOrPath, file: BinaryIO) -> SheetLines:
     wide = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     file.seek(0)
     text = io.TextIOWrapper(file, encoding="utf-16" if wide else "utf-8-sig", newline="")
@@ -260,15 +262,13 @@ def _plain(cell: str) -> str:
     return cell[1:] if cell[:1] == "'" and cell[1:2] in ("=", "+", "-", "@") else cell
 
 
-def _workbook_lines(
-    path: str | Path | Stream, file: BinaryIO, name: str | None
-) -> Generator[tuple[int, list[str]], None, None]:
+def _workbook_lines(path: FileOrPath, file: BinaryIO, name: str | None) -> SheetLines:
     with _descriptor(file) as descriptor, closing(sheet_rows(str(path), descriptor, [name])) as rows:
         for line, cells in rows:
             yield line, [_cell_text(cell) for cell in cells[:COLUMNS_MAX]]
 
 
-def _parquet_lines(path: str | Path | Stream, file: BinaryIO) -> Generator[tuple[int, list[str]], None, None]:
+def _parquet_lines(path: FileOrPath, file: BinaryIO) -> SheetLines:
     import polars as pl  # few exports are Parquet
 
     from batchpay.writing.parquet_pages import BrokenPages, check_pages

@@ -37,7 +37,7 @@ from batchpay.payment import Direction
 from batchpay.reconciliation import sheet_reader
 from batchpay.reconciliation.resolution import BATCH_MARK
 from batchpay.schemas.words import header_key, headers, meaning, words
-from batchpay.writing.atomic import Stream
+from batchpay.writing.atomic import FileOrPath
 
 
 def key_of(number: str | None) -> str:
@@ -369,7 +369,7 @@ class Export:
     """Whether 02/01 is in January; None where no date of the file shows it: it was read as a month first."""
 
 
-def read_export(path: str | Path | Stream, mapping: ExportMap) -> Export:
+def read_export(path: FileOrPath, mapping: ExportMap) -> Export:
     """Read an export whole; raises FileRefused where no amount or nothing to match by can be found in it."""
     payments: list[ExportLine] = []
     batches: set[str] = set()
@@ -411,7 +411,7 @@ def read_export(path: str | Path | Stream, mapping: ExportMap) -> Export:
     )  # fmt: skip
 
 
-def only_sheet(path: str | Path | Stream, mapping: ExportMap) -> str | None:
+def only_sheet(path: FileOrPath, mapping: ExportMap) -> str | None:
     """Name the sheet with the payments; raises FileRefused if several have some, as returns may have their own."""
     names = sheet_reader.sheet_names(path)
     if len(names) < 2:
@@ -430,7 +430,7 @@ def only_sheet(path: str | Path | Stream, mapping: ExportMap) -> str | None:
 
 
 def find_header(
-    path: str | Path | Stream, lines: Iterator[tuple[int, list[str]]], mapping: ExportMap
+    path: FileOrPath, lines: Iterator[tuple[int, list[str]]], mapping: ExportMap
 ) -> tuple[list[str], dict[str, int], Iterator[tuple[int, list[str]]]]:
     """Find the header among the first lines, above which banks write their own address; also return what follows."""
     first = list(islice(lines, _HEADER_LINES))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 
 from batchpay.errors import BatchpayError
 from batchpay.ledger.contract import Ledger
@@ -15,7 +14,7 @@ from batchpay.reconciliation.matching import BY_AMOUNT, BY_MASK, Matching
 from batchpay.reconciliation.statement import Export, ExportLine, ReportedStatus, key_of
 from batchpay.summary import SENDABLE
 from batchpay.text import instant, place_of, place_word, totals_json
-from batchpay.writing.atomic import Stream
+from batchpay.writing.atomic import FileOrPath
 from batchpay.writing.table import write_table
 from batchpay.writing.xlsx import Kind, columns
 
@@ -164,7 +163,7 @@ def found_doubts(
 
 
 def reconcile(
-    ledger: Ledger, batch: BatchSummary, export: Export, matching: Matching, path: str | Path | Stream
+    ledger: Ledger, batch: BatchSummary, export: Export, matching: Matching, path: FileOrPath
 ) -> Reconciliation:
     """Write every row and every line with its verdict, and add them up; raises BatchpayError if they don't."""
     result = Reconciliation()

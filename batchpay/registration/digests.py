@@ -169,12 +169,7 @@ def _payment_columns(ledger: Ledger, frame: pl.DataFrame, carried: Sequence[str]
 
 def rejected_columns(rows: pl.DataFrame) -> RejectedColumns:
     """Turn rows that failed (`_row`, `_line`, `_cents`, `_reasons`) into what the ledger keeps."""
-    return RejectedColumns(
-        rows=rows["_row"].to_list(),
-        lines=rows["_line"].to_list(),
-        amounts_cents=rows["_cents"].to_list(),
-        reasons=rows["_reasons"].to_list(),
-    )
+    return RejectedColumns(*(rows[name].to_list() for name in ("_row", "_line", "_cents", "_reasons")))
 
 
 def packed_texts(texts: pl.Series) -> PackedTexts:

@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime
-from pathlib import Path
 from typing import Any
 
 from batchpay.ledger.contract import Ledger
@@ -16,7 +15,7 @@ from batchpay.payment import Environment, State, Totals, added_up, format_cents
 from batchpay.reports.page_parts import made_now, write
 from batchpay.schemas.words import called
 from batchpay.text import amount, counted, instant, local_time
-from batchpay.writing.atomic import Stream
+from batchpay.writing.atomic import FileOrPath
 
 _DECISIONS = ("released", "resolved", "cancelled", CONFIRMED, WITHDRAWN)
 """Events by which a person decides about rows."""
@@ -111,7 +110,7 @@ def _decided(event: Event, batches: Mapping[str, BatchSummary]) -> Iterator[dict
                "note": event.why or ""}  # fmt: skip
 
 
-def write_monitoring(found: Mapping[str, Any], path: str | Path | Stream) -> None:
+def write_monitoring(found: Mapping[str, Any], path: FileOrPath) -> None:
     """Write the record as a page: whole or not at all, mode 0600."""
     batches = counted(found["batches"], "batch", "batches")
     facts = {

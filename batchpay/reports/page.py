@@ -25,7 +25,7 @@ from batchpay.text import (
     sum_word,
     totals_apart,
 )
-from batchpay.writing.atomic import Stream
+from batchpay.writing.atomic import FileOrPath
 
 if TYPE_CHECKING:  # it loads polars, and a page of the ledger needs none
     from batchpay.validation.verdict import Failure, Verdict
@@ -78,7 +78,7 @@ class _Gathered:
     warned_count: int = 0
 
 
-def write_batch_page(ledger: Ledger, batch: BatchSummary, path: str | Path | Stream) -> None:
+def write_batch_page(ledger: Ledger, batch: BatchSummary, path: FileOrPath) -> None:
     """Write a batch's page, from the ledger alone: whole or not at all, mode 0600."""
     summary = summary_of_batch(batch)
     gathered = _gather(ledger, batch)

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.resources import files
-from pathlib import Path
 
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import PLAN_USED, BatchSummary, Event, LedgerRow
@@ -23,7 +22,7 @@ from batchpay.payment import State, Totals
 from batchpay.schemas.words import called
 from batchpay.text import currencies_note, local_time, money, place_word, printable, row_count
 from batchpay.version import __version__
-from batchpay.writing.atomic import Stream, atomic_writer
+from batchpay.writing.atomic import FileOrPath, atomic_writer
 
 BARS_MAX = 60
 _TICKS = 5
@@ -192,7 +191,7 @@ def made_now() -> str:
     return f"Created {local_time(datetime.now(UTC))} by batchpay {__version__}"
 
 
-def write(page: Page | Mapping[str, object], path: str | Path | Stream, template_name: str = "page.html") -> None:
+def write(page: Page | Mapping[str, object], path: FileOrPath, template_name: str = "page.html") -> None:
     """Render a page and write it whole or not at all, mode 0600; raises NotUsable."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup

@@ -17,7 +17,7 @@ from batchpay.intake.own_output import first_row, rows_of, separator_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.facts import Fact, FactKind
 from batchpay.ledger.records import BatchSummary
-from batchpay.payment import State
+from batchpay.payment import State, Totals
 from batchpay.writing.atomic import Stream
 
 if TYPE_CHECKING:
@@ -57,11 +57,12 @@ def write_results(ledger: Ledger, batch: BatchSummary, path: Path | Stream) -> P
         )
     from batchpay.reports.summary_sheet import RowTotals, write_summary_sheet
 
-    totals = RowTotals()
+    totals = RowTotals(Totals)
 
     def counted() -> Iterator[pl.DataFrame]:
         for part in parts:
-            totals.add(map(str, part.states), part.directions, part.amounts_cents)
+            for state, direction, cents in zip(part.states, part.directions, part.amounts_cents, strict=True):
+                totals[str(state), direction] += Totals(1, cents)
             yield frame_of(part, header, batch, returns)
 
     def front(workbook: Workbook, rows: int) -> None:

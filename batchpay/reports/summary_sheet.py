@@ -5,8 +5,8 @@ Anyone who changes a row sees the total change; next to it are the ledger's figu
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary
@@ -21,29 +21,15 @@ _BLANKS = [(None, Style.DEFAULT)] * 4
 """The cells of both directions, in a line that has only the total."""
 
 
-class RowTotals:
-    """Rows and cents by state and direction, counted as the rows are written."""
-
-    def __init__(self) -> None:
-        self.rows: Counter[tuple[str, str]] = Counter()
-        self.cents: Counter[tuple[str, str]] = Counter()
-
-    def add(self, states: Iterable[str], directions: Iterable[str], cents: Iterable[int]) -> None:
-        """Count rows by column."""
-        for state, direction, amount in zip(states, directions, cents, strict=True):
-            self.rows[state, direction] += 1
-            self.cents[state, direction] += amount
-
-    def of(self, state: str, direction: str) -> Totals:
-        """Rows and cents of one state and direction."""
-        return Totals(self.rows[state, direction], self.cents[state, direction])
+RowTotals = defaultdict[tuple[str, str], Totals]
+"""Rows and cents by state and direction, counted as the rows are written."""
 
 
 def write_summary_sheet(
     workbook: Workbook, ledger: Ledger, batch: BatchSummary, header: Sequence[str], rows: int, totals: RowTotals
 ) -> None:
     """Write the sheet after the results, of which `rows` rows were written; it is shown in front of them."""
-    page = workbook.page(TITLE, _WIDTHS)
+    page = workbook.sheet(TITLE, widths=_WIDTHS)
     page.line((f"Payments of {batch.file}", Style.TITLE))
     page.line()
     for label, text in facts_to_sign(story_of(ledger, batch.batch), batch):
@@ -60,23 +46,23 @@ def write_summary_sheet(
     }
     first = page.rows + 1
     for state in SENDABLE:
-        cells = [(state.words, Style.LABEL)]
-        each = [totals.of(str(state), name) for name in directions]
-        counted = [_of_direction(ranges, str(state), name, one) for name, one in zip(directions, each, strict=True)]
-        line = page.rows + 1
-        sums = [
-            Formula(f"B{line}+D{line}", str(sum(one.rows for one in each)), Style.COUNT),
-            Formula(f"C{line}+E{line}", format_cents(sum(one.cents for one in each)), Style.SUM),
-        ]
-        page.line(*cells, *((one, one.style) for pair in counted for one in pair), *((one, one.style) for one in sums))
+        each = {name: totals[str(state), name] for name in directions}
+        counted = [one for name, of in each.items() for one in _of_direction(ranges, str(state), name, of)]
+        line, total = page.rows + 1, sum(each.values(), Totals())
+        page.line(
+            (state.words, Style.LABEL),
+            *counted,
+            Formula(f"B{line}+D{line}", str(total.rows), Style.COUNT),
+            Formula(f"C{line}+E{line}", format_cents(total.cents), Style.SUM),
+        )
     last = page.rows
     rejected = batch.by_state[State.REJECTED]
     page.line((State.REJECTED.words, Style.LABEL), *_BLANKS, *_stated(rejected))
     for word, left_out in batch.left_out.items():
         page.line((f"left out: {word or 'blank'}", Style.LABEL), *_BLANKS, *_stated(left_out))
     in_file = sum(batch.left_out.values(), batch.total)
-    each = [sum((totals.of(str(state), name) for state in SENDABLE), Totals()) for name in directions]
-    columns = [*each, in_file]
+    columns = [sum((totals[str(state), name] for state in SENDABLE), Totals()) for name in directions]
+    columns.append(in_file)
     _add_totals(page.line, columns, first, last + len(batch.left_out))
     if batch.returned.rows:
         page.line(("of the accepted, came back", Style.LABEL), *_BLANKS, *_stated(batch.returned))
@@ -89,18 +75,18 @@ def write_summary_sheet(
 def _add_totals(line: Callable[..., None], sums: Sequence[Totals], first: int, last: int) -> None:
     """Add up the states, state the file's totals, and subtract one from the other; `sums` ends with the file's own."""
     at, total = last + 2, sums[-1]
-    values = [value for one in sums for value in ((str(one.rows), Style.COUNT), (format_cents(one.cents), Style.SUM))]
-    cells = [
-        (Formula(f"SUM({column}{first}:{column}{last + 1})", value, style), style)
+    values = [value for one in sums for value in _stated(one)]
+    cells = (
+        Formula(f"SUM({column}{first}:{column}{last + 1})", value, style)
         for column, (value, style) in zip("BCDEFG", values, strict=True)
-    ]
+    )
     line(("total", Style.LABEL), *cells)
     line(("the file has", Style.LABEL), *_BLANKS, *_stated(total))
     line(
         ("difference", Style.LABEL),
         *_BLANKS,
-        (Formula(f"F{at}-F{at + 1}", "0", Style.COUNT), Style.COUNT),
-        (Formula(f"G{at}-G{at + 1}", "0.00", Style.SUM), Style.SUM),
+        Formula(f"F{at}-F{at + 1}", "0", Style.COUNT),
+        Formula(f"G{at}-G{at + 1}", "0.00", Style.SUM),
     )
 
 

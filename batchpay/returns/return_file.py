@@ -17,7 +17,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from functools import cache, partial
-from pathlib import Path
 from typing import ClassVar
 
 from batchpay.errors import FileRefused
@@ -26,7 +25,7 @@ from batchpay.payment import Direction
 from batchpay.reconciliation import sheet_reader, statement
 from batchpay.returns.codes import code_in
 from batchpay.schemas.words import header_key, headers
-from batchpay.writing.atomic import Stream
+from batchpay.writing.atomic import FileOrPath, Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +134,7 @@ class ReturnsMap(statement.ExportMap):
         )
 
 
-def read_returns(path: str | Path | Stream, mapping: ReturnsMap | None = None) -> ReturnFile:
+def read_returns(path: FileOrPath, mapping: ReturnsMap | None = None) -> ReturnFile:
     """Read a file of returns; raises FileRefused where it can't be read whole, or its control totals are not met."""
     with sheet_reader.opened(path) as file:
         content = file.read()

@@ -32,11 +32,12 @@ class Stream:
         return self.name
 
 
+FileOrPath = str | Path | Stream
 _PROBE_BYTES = 65_536
 
 
 @contextmanager
-def atomic_writer(path: str | Path | Stream) -> Iterator[BinaryIO]:
+def atomic_writer(path: FileOrPath) -> Iterator[BinaryIO]:
     """Yield a binary file that replaces `path` when the block succeeds, and is removed when it fails.
 
     A stream is its owner's responsibility: it is yielded as is.

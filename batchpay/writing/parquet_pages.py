@@ -121,16 +121,8 @@ def _struct(data: bytes, at: int) -> tuple[Struct, int]:
                 fields[number], at = (byte >> 1) ^ -(byte & 1), at + 1
             else:
                 fields[number], at = _number(data, at)
-        elif kind == _BINARY:
-            at = _after_text(data, at)
-        elif kind == _STRUCT:
-            fields[number], at = _struct(data, at)
-        elif kind in (_LIST, _SET):
-            fields[number], at = _list(data, at)
-        elif kind == _MAP:
-            at = _after_map(data, at)
         else:
-            at += _FIXED[kind]
+            fields[number], at = _value(data, at, kind)
     return fields, at + 1
 
 
@@ -163,26 +155,24 @@ def _after_map(data: bytes, at: int) -> int:
 
 def _after(data: bytes, at: int, kind: int) -> int:
     """Return where an element of a list or a map ends."""
-    if kind in _NUMBERS:
-        at = _varint(data, at)[1]
-    elif kind == _BINARY:
-        at = _after_text(data, at)
-    elif kind == _STRUCT:
-        at = _struct(data, at)[1]
-    elif kind in (_LIST, _SET):
-        at = _list(data, at)[1]
-    elif kind == _MAP:
-        at = _after_map(data, at)
-    else:
-        at += _FIXED[kind] or 1
+    at = at + 1 if kind in (_TRUE, _FALSE) else _value(data, at, kind)[1]
     if at > len(data):
         raise IndexError
     return at
 
 
-def _after_text(data: bytes, at: int) -> int:
-    length, at = _varint(data, at)
-    return at + length
+def _value(data: bytes, at: int, kind: int) -> tuple[Any, int]:
+    """Return a value, None unless it is a number, a struct or a list of structs, and where it ends."""
+    if kind in _NUMBERS:
+        return _number(data, at)
+    if kind == _STRUCT:
+        return _struct(data, at)
+    if kind in (_LIST, _SET):
+        return _list(data, at)
+    if kind == _MAP:
+        return None, _after_map(data, at)
+    length, at = _varint(data, at) if kind == _BINARY else (_FIXED[kind], at)
+    return None, at + length
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:

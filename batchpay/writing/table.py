@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from batchpay.errors import WrongUse
 from batchpay.text import FORMULA_STARTS, guarded
-from batchpay.writing.atomic import MayReplace, PendingFile, Stream, anything, place
+from batchpay.writing.atomic import FileOrPath, MayReplace, PendingFile, Stream, anything, place
 from batchpay.writing.xlsx import Column
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _Write = Callable[[BinaryIO, Sequence[Column], Iterable[Row], Front | None], Non
 
 
 def write_table(
-    path: str | Path | Stream,
+    path: FileOrPath,
     header: Sequence[str | Column],
     rows: Iterable[Row],
     may_replace: MayReplace = anything,
@@ -52,7 +52,7 @@ def write_table(
     return put_in_place(path, lambda file: write(file, table, rows, front), may_replace)
 
 
-def put_in_place(path: str | Path | Stream, write: Callable[[BinaryIO], None], may_replace: MayReplace) -> Path:
+def put_in_place(path: FileOrPath, write: Callable[[BinaryIO], None], may_replace: MayReplace) -> Path:
     """Write a file whole, and put it at the first of its names that is free or may be replaced."""
     if isinstance(path, Stream):
         write(path.file)
@@ -65,7 +65,7 @@ def put_in_place(path: str | Path | Stream, write: Callable[[BinaryIO], None], m
     return placed
 
 
-def table_format(path: str | Path | Stream) -> _Write:
+def table_format(path: FileOrPath) -> _Write:
     """Return the writer for a path's extension; raises WrongUse. Call it early: before anything is sent."""
     writers = dict(zip(TABLE_ENDINGS, (_write_csv, _write_parquet, _write_parquet, _write_xlsx), strict=True))
     ending = Path(str(path)).suffix.lower()

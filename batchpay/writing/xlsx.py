@@ -244,15 +244,11 @@ class Workbook:
         self._archive = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
         self._sheets: list[Sheet] = []
 
-    def sheet(self, title: str, columns: Sequence[Column]) -> Sheet:
-        """Begin a table with a header; the sheet before it is finished."""
-        return self._begin(title, columns, ())
+    def sheet(self, title: str, columns: Sequence[Column] = (), widths: Sequence[int] = ()) -> Sheet:
+        """Begin a table with a header, or without columns a page that is laid out by its lines, of these widths.
 
-    def page(self, title: str, widths: Sequence[int]) -> Sheet:
-        """Begin a sheet without a header, laid out by its rows."""
-        return self._begin(title, (), widths)
-
-    def _begin(self, title: str, columns: Sequence[Column], widths: Sequence[int]) -> Sheet:
+        The sheet before it is finished.
+        """
         if self._sheets:
             self._sheets[-1].finish()
         self._sheets.append(Sheet(self._archive, len(self._sheets) + 1, title, columns, widths))
@@ -347,10 +343,11 @@ class Sheet:
         room = COMMENTS_MAX - len(self.comments)
         self.comments += [(number, column, text) for column, text in wrong.items()][:room]
 
-    def line(self, *cells: tuple[Cell, Style]) -> None:
+    def line(self, *cells: tuple[Cell, Style] | Formula) -> None:
         """Write a row of a page, each cell with its style."""
         number = self.rows + 1
-        self._put([_cell(at, number, cell, style) for at, (cell, style) in enumerate(cells)])
+        styled = ((one, one.style) if isinstance(one, Formula) else one for one in cells)
+        self._put([_cell(at, number, cell, style) for at, (cell, style) in enumerate(styled)])
 
     def finish(self) -> None:
         """End the sheet."""

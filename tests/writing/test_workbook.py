@@ -84,7 +84,7 @@ def test_a_page_stands_in_front_of_the_table_that_it_sums(tmp_path: Path) -> Non
     path = tmp_path / "s.xlsx"
     with atomic_writer(path) as file, Workbook(file) as book:
         book.sheet("results", [Column("amount", Kind.AMOUNT)]).row(["12.50"])
-        page = book.page("Summary", [20, 12])
+        page = book.sheet("Summary", widths=[20, 12])
         page.line(("total", Style.LABEL), (Formula("SUM(results!A2:A2)", "12.50"), Style.SUM))
     formulas, values = openpyxl.load_workbook(path), openpyxl.load_workbook(path, data_only=True)
     assert formulas.sheetnames == ["Summary", "results"]

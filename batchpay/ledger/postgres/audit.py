@@ -16,7 +16,7 @@ from batchpay.errors import LedgerDamaged
 from batchpay.ledger import event_chain
 from batchpay.ledger.payload import payload_problems
 from batchpay.ledger.postgres import statements as sql
-from batchpay.ledger.postgres.store import Connection, PostgresStore, chained_mac, stream
+from batchpay.ledger.postgres.store import Connection, PostgresStore, chained_mac
 from batchpay.ledger.records import ARRIVED
 from batchpay.ledger.states import PENDING, STATES
 from batchpay.ledger.stored_facts import fact_problems
@@ -67,7 +67,7 @@ def check(store: PostgresStore) -> list[str]:
     try:
         with store.reading() as connection:
             history = _History(store, (0, event_chain.FIRST_MAC))
-            wrong = history.follow(stream(connection, sql.EVENTS))
+            wrong = history.follow(store.stream(connection, sql.EVENTS))
             if wrong or history.heads[0] != connection.execute(sql.HEAD).fetchone():
                 problems.append(f"the ledger is damaged: {wrong or 'the end of its history is cut off'}")
             problems += _check_runs(connection, history)
@@ -115,7 +115,7 @@ def _problem_of_batch(store: PostgresStore, connection: Connection, batch: int) 
         return "its history does not know the batch"
     before = connection.execute(sql.MAC_OF_NUMBER, (first[0] - 1,)).fetchone()
     history = _History(store, (first[0] - 1, before[0] if before else event_chain.FIRST_MAC))
-    events = stream(connection, sql.EVENTS_OF_BATCH, {"number": first[0], "batch": batch})
+    events = store.stream(connection, sql.EVENTS_OF_BATCH, {"number": first[0], "batch": batch})
     return (
         history.follow(events, batch)
         or _batch_problem(connection, batch, history.replay)
@@ -142,14 +142,14 @@ def _seals_problem(store: PostgresStore, connection: Connection, batch: int, sta
         if differing:
             return f"{differing} rows differ from their latest attempt"
     attempts = (
-        stream(connection, sql.ATTEMPTS, (batch,))
+        store.stream(connection, sql.ATTEMPTS, (batch,))
         if state is None
-        else stream(connection, sql.ATTEMPTS_IN_STATE, (batch, state))
+        else store.stream(connection, sql.ATTEMPTS_IN_STATE, (batch, state))
     )
     for row, *values, seal in attempts:
         if seal != store.keys.seal_values("attempt", (batch, row, *values)):
             return f"the answer of row {row} is not what was recorded"
-    for row, *values, seal in stream(connection, sql.REJECTED_WITH_SEALS, (batch,)):
+    for row, *values, seal in store.stream(connection, sql.REJECTED_WITH_SEALS, (batch,)):
         if seal != store.keys.seal_values("rejected", (batch, row, *values)):
             return f"row {row} is not what was recorded"
     return None

@@ -110,25 +110,6 @@ class LedgerNotPermitted(LedgerNotUsable):
     """The login has no right to what was asked."""
 
 
-class Notices:
-    """Warnings that came with a statement: a COMMIT that warns is one whose outcome is unknown."""
-
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self._warned = False
-        connection.add_notice_handler(self._take)
-
-    def _take(self, diagnostic: psycopg.errors.Diagnostic) -> None:
-        self._warned = self._warned or diagnostic.severity_nonlocalized == "WARNING"
-
-    def clear(self) -> None:
-        """Forget what came before."""
-        self._warned = False
-
-    def warned(self) -> bool:
-        """Return whether a warning has come since then."""
-        return self._warned
-
-
 def connect(place: Place, *, writes: bool = False) -> tuple[psycopg.Connection[Any], str]:
     """Open a connection on which every statement is its own transaction, and refuse a server that can't be trusted.
 

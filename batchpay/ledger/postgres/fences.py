@@ -7,13 +7,11 @@ is gone, none of its rows is sent again (decisions.py).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
-from batchpay.ledger.decisions import require_named
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.moves import PostgresMover
-from batchpay.ledger.postgres.store import PostgresStore, PostgresTransaction
-from batchpay.ledger.records import HOSTS_GONE
+from batchpay.ledger.postgres.store import PostgresTransaction
 from batchpay.ledger.spill import merge, spill_files, spill_path
 
 FENCED_REASON = "its machine was not heard of any more before an answer was recorded"
@@ -91,15 +89,3 @@ def merge_spilled(
     )  # fmt: skip
     merging.finish(**late.detail)
     return late.told
-
-
-def say_hosts_gone(store: PostgresStore, batch: int, who: str, why: str) -> Sequence[str]:
-    """Record a person's word that machines whose runs were fenced are off for good; return their names."""
-    require_named("a machine is said to be gone", who, why)
-    with store.transaction() as transaction:
-        found = transaction.execute(sql.HOSTS_ARE_GONE, (transaction.now_ms(), batch)).fetchall()
-        hosts = sorted({host for _, host in found})
-        if found:
-            detail = {"runs": sorted(run for run, _ in found), "hosts": hosts}
-            transaction.event(HOSTS_GONE, batch, who, why, detail)
-    return hosts

@@ -10,8 +10,9 @@ from typing import Any
 
 from batchpay.errors import HeldElsewhere, WrongUse
 from batchpay.ledger import records
+from batchpay.ledger.decisions import require_named
 from batchpay.ledger.machine import CLOCK_TIMES
-from batchpay.ledger.postgres import audit, fences, take_over
+from batchpay.ledger.postgres import audit, take_over
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.batch_writer import PostgresWriting
 from batchpay.ledger.postgres.moves import PostgresMover, erase_texts
@@ -79,7 +80,15 @@ class PostgresLedger(PostgresReading, PostgresWriting, StoredLedger[PostgresStor
             )
 
     def say_hosts_gone(self, batch: str, who: str, why: str) -> Sequence[str]:
-        return fences.say_hosts_gone(self.store, self._batch(batch), who, why)
+        number = self._batch(batch)
+        require_named("a machine is said to be gone", who, why)
+        with self.store.transaction() as transaction:
+            found = transaction.execute(sql.HOSTS_ARE_GONE, (transaction.now_ms(), number)).fetchall()
+            hosts = sorted({host for _, host in found})
+            if found:
+                detail = {"runs": sorted(run for run, _ in found), "hosts": hosts}
+                transaction.event(records.HOSTS_GONE, number, who, why, detail)
+        return hosts
 
     def check(self) -> list[str]:
         return audit.check(self.store)

@@ -6,6 +6,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 
 from batchpay.errors import (
     LedgerBehind,
@@ -248,7 +249,9 @@ def _open(
                 "move again, where it was begun"
             )
         if not settings.witness:
-            store.use_witness(witness_of(store.ledger_id, store.paths, store.keys))
+            # This machine's witness of the ledger keeps its name even if the ledger's address changes.
+            store.paths = replace(store.paths, witness=witness_of(store.ledger_id, store.paths, store.keys))
+            store.witness = Witness(store.paths.witness, store.keys)
         clock = store.ask_clock(times=1 if read_only else CLOCK_TIMES)
         opened_after_s = (clock.now_ms() - last[1]) / 1000 if last else 0.0
         record = store.witness.read()

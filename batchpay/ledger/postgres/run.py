@@ -42,16 +42,13 @@ _TRIES = 3
 _TAKEN_OVER = "another run has taken over the batch; this one sends nothing more"
 
 
-class _NotPending(Exception):
-    """Not all rows of a group's intents are pending: it is tried again with those that are."""
+_NOT_PENDING, _OVER_DAY, _REPEATED = "BP001", "BP008", "BP007"
+"""A group is tried again: with those of its intents that are pending; with the rows that fit, where more would be sent
+on the day than a limit allows; with a row in doubt that has the reference of another."""
 
 
-class _OverDay(Exception):
-    """More would be sent on the day than a limit allows: the group is tried again with the rows that fit."""
-
-
-class _Repeated(Exception):
-    """A row of a group has the reference of another row: it is tried again with that row in doubt."""
+class _TryAgain(Exception):
+    """A group was refused for one of these, and nothing of it is committed."""
 
 
 class PostgresRun:
@@ -162,12 +159,13 @@ class PostgresRun:
                 while asked or left:
                     try:
                         self._commit_group(asked, left)
-                    except _NotPending:
-                        asked = self._still_pending(asked)
-                    except _OverDay:
-                        asked, over = ([], asked) if left else (self._fitting(asked), [])
-                    except _Repeated:
-                        judged = left = self._doubt_repeated(proved)
+                    except _TryAgain as refused:
+                        if str(refused) == _NOT_PENDING:
+                            asked = self._still_pending(asked)
+                        elif str(refused) == _OVER_DAY:
+                            asked, over = ([], asked) if left else (self._fitting(asked), [])
+                        else:
+                            judged = left = self._doubt_repeated(proved)
                     else:
                         granted, left = asked, {}
                         asked, over = self._fitting(over) if over else [], []
@@ -191,7 +189,7 @@ class PostgresRun:
     def _commit_group(self, intents: list[int], outcomes: Mapping[int, Outcome]) -> None:
         """Commit one group, once, whatever becomes of the connection.
 
-        Raises _NotPending, _Repeated, LedgerNotUsable.
+        Raises _TryAgain, LedgerNotUsable.
         """
         at, number = self._store.now_ms(), self._number + 1
         moved: dict[str, list[int]] = {}
@@ -241,7 +239,7 @@ class PostgresRun:
             try:
                 with self._deadline.of(writer.get()):
                     found = writer.run_group(self._commits, arguments())
-                if not writer.warned():
+                if not writer.has_warned:
                     return found
             except (psycopg.Error, LedgerUnreachable) as error:
                 if isinstance(error, psycopg.Error) and not is_unknown(error):
@@ -256,12 +254,8 @@ class PostgresRun:
         """Raise what a server's refusal means, unless the group may be tried again as is."""
         if is_retried(error) and tries < _TRIES:
             return
-        if error.sqlstate == "BP001":
-            raise _NotPending from None
-        if error.sqlstate == "BP008":
-            raise _OverDay from None
-        if error.sqlstate == "BP007":
-            raise _Repeated from None
+        if error.sqlstate in (_NOT_PENDING, _OVER_DAY, _REPEATED):
+            raise _TryAgain(error.sqlstate) from None
         if error.sqlstate == "BP003":
             raise self._taken_over() from None
         if error.sqlstate == "BP006":
@@ -281,7 +275,7 @@ class PostgresRun:
                 writer.open()
                 with self._deadline.of(writer.get()):
                     found = writer.run(sql.RAISE_GENERATION, (self._id, self._token)).fetchone()
-                if not writer.warned():
+                if not writer.has_warned:
                     if found is None:
                         raise self._taken_over()
                     self._generation, stands_at, head = found
@@ -370,7 +364,7 @@ class PostgresRun:
             clock.require_alike()
         except ClockDiffers as error:
             self.refusal = str(error)
-        return not writer.warned()
+        return not writer.has_warned
 
     def _beat(self) -> int:
         """Count a heartbeat; return when, by the server's clock."""

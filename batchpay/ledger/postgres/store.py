@@ -11,9 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -28,7 +26,6 @@ from batchpay.ledger.paths import LedgerPaths
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import (
     LedgerUnreachable,
-    Notices,
     Place,
     connect,
     is_unknown,
@@ -59,7 +56,8 @@ class Writer:
         self._connect = connect
         self._pooled = pooled
         self._connection: Connection | None = None
-        self._notices: Notices | None = None
+        self.has_warned = False
+        """Whether the latest statement came with a warning: a COMMIT that warns is one whose outcome is unknown."""
 
     def get(self) -> Connection:
         """Return the connection."""
@@ -72,13 +70,14 @@ class Writer:
         """Connect, whatever became of the connection before; raises LedgerNotUsable."""
         self.close()
         self._connection = self._connect()
-        self._notices = Notices(self._connection)
+        self._connection.add_notice_handler(self._hear)
+
+    def _hear(self, notice: psycopg.errors.Diagnostic) -> None:
+        self.has_warned = self.has_warned or notice.severity_nonlocalized == "WARNING"
 
     def run(self, statement: str, parameters: Parameters = ()) -> psycopg.Cursor[TupleRow]:
         """Run one statement, as its own transaction."""
-        connection = self.get()
-        assert self._notices is not None
-        self._notices.clear()
+        connection, self.has_warned = self.get(), False
         return connection.execute(statement, parameters, binary=True)
 
     def run_group(self, statement: str, parameters: Sequence[Any]) -> list[int]:
@@ -109,10 +108,6 @@ class Writer:
         self.get().execute(sql.BEGIN_POOLED)
         if self.run(sql.WHERE).fetchone() != (self._pooled(),):
             raise psycopg.OperationalError("another server")
-
-    def warned(self) -> bool:
-        """Return whether the latest statement came with a warning."""
-        return self._notices is not None and self._notices.warned()
 
     def close(self) -> None:
         """Close the connection."""
@@ -194,11 +189,6 @@ class PostgresStore:
                 raise
         self.where, self.route = where, route_of(connection, self.mark or "")
         return connection
-
-    def use_witness(self, path: Path) -> None:
-        """Use this machine's witness of the ledger: it keeps its name even if the ledger's address changes."""
-        self.paths = replace(self.paths, witness=path)
-        self.witness = Witness(path, self.keys)
 
     def check_process(self) -> None:
         """Refuse use after a fork: both processes would use one connection."""
@@ -317,7 +307,10 @@ class PostgresStore:
 
     def stream(self, connection: Connection, statement: str, parameters: Parameters = ()) -> Iterator[tuple[Any, ...]]:
         """Yield what a statement finds, a few hundred rows at a time."""
-        return stream(connection, statement, parameters)
+        with connection.cursor(name="rows") as cursor:
+            cursor.itersize = 2048
+            cursor.execute(statement, parameters, binary=True)
+            yield from cursor
 
     def close(self) -> None:
         """Release all connections and files."""
@@ -327,14 +320,6 @@ class PostgresStore:
         self.writer.close()
         self.keep_no_readers()
         self.witness.close()
-
-
-def stream(connection: Connection, statement: str, parameters: Parameters = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a statement, fetching a few hundred at a time, however many there are."""
-    with connection.cursor(name="rows") as cursor:
-        cursor.itersize = 2048
-        cursor.execute(statement, parameters, binary=True)
-        yield from cursor
 
 
 class PostgresTransaction:
@@ -417,7 +402,7 @@ class PostgresTransaction:
                     done = store.writer.run(sql.COMMIT)
             except psycopg.Error as error:
                 raise (LedgerUnreachable(unknown) if is_unknown(error) else translate(error, store.place)) from None
-            if done.statusmessage != "COMMIT" or store.writer.warned():
+            if done.statusmessage != "COMMIT" or store.writer.has_warned:
                 raise LedgerNotUsable(unknown)
             if self._last is not None:
                 store.note(*self._last, replaces=self.replaces_witness)

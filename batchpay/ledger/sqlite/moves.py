@@ -145,7 +145,7 @@ class SqliteMover(mover.Mover):
         self._transaction.execute(sql.NOTE_ATTEMPT, (identity, *end, seal))
 
     def rows_in(self, state: int) -> list[int]:
-        return [row for (row,) in self._transaction.execute(sql.rows_in_state(state), id_range(self._batch))]
+        return [row for (row,) in self._transaction.execute(sql.ROWS_IN_STATE.format(state), id_range(self._batch))]
 
     def standing(self, row: int) -> tuple[int, int] | None:
         found = self._transaction.one(sql.STANDING_OF_ROW, (row_id(self._batch, row),))

@@ -127,7 +127,9 @@ class SqliteReading:
                         continue
                     connection.execute(sql.CLEAR_WANTED_KEYS)
                     connection.executemany(sql.ADD_WANTED_KEY, sorted(key for key in some if key[0] in there))
-                    found = connection.execute(wanted if rows is None else sql.of_every(wanted), compared).fetchall()
+                    if rows is not None:  # all of a row, not only the closest
+                        wanted = wanted.replace("wanted.row, max(", "wanted.row, (").replace("GROUP BY wanted.row", "")
+                    found = connection.execute(wanted, compared).fetchall()
                     for row, ranked, line, at in found:
                         rank, identity = ranked >> sql.RANK_BITS, ranked & (1 << sql.RANK_BITS) - 1
                         if rank > 1:

@@ -466,11 +466,6 @@ FROM wanted CROSS JOIN fingerprint AS found ON found.fingerprint = wanted.key
 """
 
 
-def of_every(statement: str) -> str:
-    """Return a statement for earlier payments that finds all of a row, not only the closest."""
-    return statement.replace("wanted.row, max(", "wanted.row, (").replace("GROUP BY wanted.row", "")
-
-
 # One batch compared with its history
 
 ROWS_OF_BATCH = (
@@ -548,6 +543,8 @@ MOVING = {
 }
 
 
+ROWS_IN_STATE = "SELECT id & 4294967295 FROM row WHERE id >= ? AND id < ? AND state = {:d} ORDER BY id"
+"""A state's code as it stands in the statement lets SQLite use the partial index on rows in sending."""
 END_OF_ROWS = "SELECT ifnull(max(id), 0) + 1 FROM row WHERE id >= ? AND id < ?"
 
 
@@ -572,8 +569,3 @@ def rows_in(states: int, *, of_amounts: bool, of_due: bool) -> str:
         f"{' AND amount_cents IN (SELECT value FROM json_each(?))' if of_amounts else ''}"
         f"{f' AND {_IS_DUE}' if of_due else ''}"
     )
-
-
-def rows_in_state(state: int) -> str:
-    """Return the statement for rows in one state; the literal lets SQLite use the partial index on rows in sending."""
-    return f"SELECT id & 4294967295 FROM row WHERE id >= ? AND id < ? AND state = {int(state)} ORDER BY id"
