@@ -64,7 +64,6 @@ FIRST_MAC = bytes(32)
 _ORIGIN, _ABOUT_BEFORE_VERSION_3 = 1, 6
 """The origin's position in what an event says about its batch, and how many values events had for it at first."""
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_ACCOUNT = "account"
 _CODES_BY_WORD = {state.value: code for state, code in STATE_CODES.items()}
 
 
@@ -82,13 +81,7 @@ def account_noted(keys: Keys, api_id: str | None) -> dict[str, str]:
     """Return what an event notes of the account at the gateway: a keyed digest of its API ID, if one is given."""
     if not api_id:
         return {}
-    return {_ACCOUNT: keys.mac("gateway account", api_id.encode("utf-8", "surrogateescape"))[:8].hex()}
-
-
-def account_changed(details: Iterable[str], noted: dict[str, str]) -> bool:
-    """Return whether the last of these events that notes an account notes another one."""
-    known = [found for detail in details if (found := json.loads(detail).get(_ACCOUNT))]
-    return bool(known and noted) and known[-1] != noted[_ACCOUNT]
+    return {"account": keys.mac("gateway account", api_id.encode("utf-8", "surrogateescape"))[:8].hex()}
 
 
 def environment_before_version_3(origin: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -111,7 +112,9 @@ class OwnClock:
     @classmethod
     def compare(cls, known: str | None) -> OwnClock:
         """Compare the clock with the mark that was kept when the ledger was last opened."""
-        boot, began_ms = _boot(), now_ms() - since_boot_ms()
+        boot, began_ms = "", now_ms() - since_boot_ms()
+        with suppress(OSError):
+            boot = BOOT_ID.read_text("ascii", "replace").strip()
         known_boot, known_ms = parse_mark(known)
         most_ms = CLOCK_BEHIND_MAX.total_seconds() * 1000
         if boot and known_boot == boot:
@@ -127,13 +130,6 @@ def parse_mark(text: str | None) -> tuple[str, int]:
     """Read a boot and a time that were kept; one that is damaged is of no boot."""
     boot, _, time_ms = (text or "").partition(" ")
     return (boot, int(time_ms)) if time_ms.isdecimal() and time_ms.isascii() else ("", 0)
-
-
-def _boot() -> str:
-    try:
-        return BOOT_ID.read_text("ascii", "replace").strip()
-    except OSError:
-        return ""
 
 
 def is_synchronized() -> bool:

@@ -13,7 +13,7 @@ from itertools import chain, compress, count
 from operator import mul
 from typing import Any, Protocol
 
-from batchpay.errors import BatchpayError, WrongUse
+from batchpay.errors import BatchpayError
 from batchpay.ledger import decisions
 from batchpay.ledger.columns import PaymentColumns, RejectedColumns
 from batchpay.ledger.contract import RegisteredMeanwhile
@@ -66,12 +66,6 @@ class ReleaseWriter(Protocol):
 
 
 MEANWHILE = "other rows were registered or released meanwhile; look at earlier payments again"
-
-
-def refuse_purged(transaction: Transaction, batch: int) -> None:
-    """Raise WrongUse if rejected rows of a batch would be released whose details are gone."""
-    if transaction.execute(transaction.statements.PURGED_AT, (batch,)).fetchone()[0] is not None:
-        raise WrongUse("the batch was purged, so its rejected rows can't be released; submit them in another file")
 
 
 class BatchInWriting:

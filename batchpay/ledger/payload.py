@@ -54,11 +54,6 @@ def sealed_chunks(
         yield chunk, rows, sealed_bodies, sealed_details
 
 
-def unseal_texts(keys: Keys, place: str, sealed: bytes) -> dict[int, bytes]:
-    """Return the texts of a chunk by row; raises LedgerDamaged."""
-    return unseal_bodies(keys, place, sealed)[0]
-
-
 def unseal_bodies(keys: Keys, place: str, sealed: bytes) -> tuple[dict[int, bytes], dict[int, int]]:
     """Return the texts of a chunk by row, and the days of those that have one; raises LedgerDamaged."""
     return texts_in(unsealed(keys, place, sealed), place)

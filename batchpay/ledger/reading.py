@@ -16,7 +16,7 @@ from batchpay.ledger import event_chain
 from batchpay.ledger.columns import PaidTo
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.database import Statements, Store, View
-from batchpay.ledger.payload import place_of, unseal_texts
+from batchpay.ledger.payload import place_of, unseal_bodies
 from batchpay.ledger.records import POLICY, BatchSummary, Event, LedgerRow, PayeeFacts, RejectedRow, RowColumns
 from batchpay.ledger.states import STATES
 from batchpay.outcome import Answer
@@ -162,7 +162,8 @@ class Details:
             sealed = self._view.execute(self._store.statements.DETAIL, wanted).fetchone()
             if not sealed:
                 raise LedgerDamaged(f"the ledger is damaged: the details of chunk {chunk} are missing")
-            self._kept[chunk] = unseal_texts(self._store.keys, place_of("details", self._batch, chunk), sealed[0])
+            place = place_of("details", self._batch, chunk)
+            self._kept[chunk], _ = unseal_bodies(self._store.keys, place, sealed[0])
         return self._kept[chunk]
 
 
@@ -323,9 +324,9 @@ class StoredReading(Ledger, Generic[StoreT]):
         return {json.loads(path) for path in noted if path is not None}
 
     def pays_from_another_account(self, batch: str, api_id: str) -> bool:
-        return event_chain.account_changed(
-            self._started_or_moved(batch), event_chain.account_noted(self.store.keys, api_id)
-        )
+        noted = event_chain.account_noted(self.store.keys, api_id)
+        known = [found for detail in self._started_or_moved(batch) if (found := json.loads(detail).get("account"))]
+        return bool(known and noted) and known[-1] != noted["account"]
 
     def _started_or_moved(self, batch: str) -> Iterator[str]:
         """Yield the details of a batch's starts and of its gateway's moves, in order."""

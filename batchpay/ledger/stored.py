@@ -21,7 +21,7 @@ from batchpay.ledger.days import NO_CHECK, NO_LIMITS, DayCheck, DayLimits, Maker
 from batchpay.ledger.decisions import open_lost_window, require_named, require_settled, settle
 from batchpay.ledger.keys import BESIDE
 from batchpay.ledger.mover import Mover
-from batchpay.ledger.new_batch import ReleaseWriter, numbers_of, refuse_purged
+from batchpay.ledger.new_batch import ReleaseWriter, numbers_of
 from batchpay.ledger.paths import BatchLocks
 from batchpay.ledger.reading import StoredReading, StoreT
 from batchpay.ledger.spill import read_spill, refuse_unheard_answers, spill_files
@@ -195,7 +195,9 @@ class StoredLedger(StoredFacts[StoreT], StoredReading[StoreT], ABC, Generic[Stor
         with self.store.transaction() as transaction:
             require_settled(transaction)
             transaction.hold_batch(number)
-            refuse_purged(transaction, number)
+            if transaction.execute(transaction.statements.PURGED_AT, (number,)).fetchone()[0] is not None:
+                told = "the batch was purged, so its rejected rows can't be released; submit them in another file"
+                raise WrongUse(told)
             writer = self._release_writer(transaction, number, registration_count_seen)
             if day_check.limits.are_set:
                 transaction.registrations()  # until the end no other is planned

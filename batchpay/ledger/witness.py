@@ -13,7 +13,7 @@ import stat
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from batchpay.errors import LedgerNotUsable
+from batchpay.errors import LedgerBesideAnother, LedgerNotUsable
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.paths import LedgerPaths, make_private_directory
 from batchpay.writing.atomic import sync_directory
@@ -156,17 +156,18 @@ def witness_in_database(ledger_id: str, place: LedgerPaths, keys: Keys) -> Path 
     return max(of_ledger)[1] if of_ledger else None
 
 
-def witnesses_of_others(place: LedgerPaths, keys: Keys | None) -> list[Path]:
-    """Find, where key and witness are, the witnesses of other ledgers that have payments.
+def refuse_beside_another(place: LedgerPaths, keys: Keys | None, why: str | None) -> None:
+    """Raise LedgerBesideAnother if, where key and witness are, another ledger's witness has payments, and no reason.
 
     Without a key, or under a different one, what a witness remembers can't be known: it counts.
     """
-    found: list[Path] = []
-    for path in _witnesses(place):
+    for path in _witnesses(place) if why is None else ():
         record = Witness(path, keys).read() if keys else None
         if path != place.witness and (record is None or record.number > 1):
-            found.append(path)
-    return found
+            raise LedgerBesideAnother(
+                f"{path} is the witness of another ledger with payments, and a new one {'in' if place.url else 'at'} "
+                f"{place.name} would not know what that one paid: is ledger.url right?"
+            )
 
 
 def witness_files(place: LedgerPaths) -> list[Path]:

@@ -12,7 +12,7 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, LedgerRow, RejectedRow
 from batchpay.payment import Direction, State, Totals
 from batchpay.reports import page_parts
-from batchpay.reports.page_parts import ListedRow, Page, PageColumn, Share, short_time, with_place
+from batchpay.reports.page_parts import ListedRow, Page, PageColumn, short_time, with_place
 from batchpay.summary import Summary, summary_of_batch
 from batchpay.text import (
     amounts_apart,
@@ -318,13 +318,15 @@ def _headlines(summary: Summary) -> tuple[str, list[str]]:
     return next((mood for mood, totals in moods if totals.rows), "fine"), lines
 
 
-def _outcomes(summary: Summary, renamed: Mapping[State, tuple[str, str]] | None = None) -> list[Share]:
-    shares = []
-    for state, label in _LABELS.items():
-        if summary.of(state).rows:
-            kind, name = (renamed or {}).get(state, (str(state), label))
-            shares.append(page_parts.share_of(kind, name, summary.of(state), summary.total.rows))
-    return shares
+def _outcomes(
+    summary: Summary, renamed: Mapping[State, tuple[str, str]] | None = None
+) -> list[tuple[str, str, Totals, str, str]]:
+    names = {state: (str(state), label) for state, label in _LABELS.items()} | {**(renamed or {})}
+    return [
+        (*name, totals, *page_parts.share_of(totals.rows, summary.total.rows))
+        for state, name in names.items()
+        if (totals := summary.of(state)).rows
+    ]
 
 
 def _directions(by_direction: Mapping[str, Totals], of: str = "") -> list[tuple[str, Totals]]:

@@ -119,17 +119,6 @@ _KEPT_SPACES = "\u00a0\u202f"
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """Rows and cents under one heading; `kind` chooses the color."""
-
-    kind: str
-    label: str
-    totals: Totals
-    percent: str
-    share: str
-
-
-@dataclass(frozen=True, slots=True)
 class PageColumn:
     """A column of a list; `numeric` ones are sorted as numbers."""
 
@@ -157,7 +146,8 @@ class Page:
     headlines: Sequence[str]
     total: Totals
     directions: Sequence[tuple[str, Totals]]
-    outcomes: Sequence[Share]
+    outcomes: Sequence[tuple[str, str, Totals, str, str]]
+    """Kind, which is a color, name, rows and cents, and the share of all rows: a bar's width, and words."""
     sum_word: str
     """What a total of all rows is called."""
     currency: str = ""
@@ -225,17 +215,13 @@ def counted(count: int) -> str:
     return f"{count:,}"
 
 
-def share_of(kind: str, label: str, totals: Totals, of_rows: int) -> Share:
-    """Return rows under one heading with their share of all; what exists is visible and never rounded to 0 or 100."""
-    percent = 100 * totals.rows / of_rows if of_rows else 0.0
-    width = max(percent, 0.6) if totals.rows else 0.0
+def share_of(rows: int, of_rows: int) -> tuple[str, str]:
+    """Return a share as a bar's width and in words; what exists is visible and never rounded to 0 or 100."""
+    percent = 100 * rows / of_rows if of_rows else 0.0
+    width = max(percent, 0.6) if rows else 0.0
     if 0 < percent < 0.1:
-        text = "under 0.1 %"
-    elif 99.9 < percent < 100:
-        text = "over 99.9 %"
-    else:
-        text = f"{percent:.1f} %"
-    return Share(kind, label, totals, f"{width:.2f}", text)
+        return f"{width:.2f}", "under 0.1 %"
+    return f"{width:.2f}", "over 99.9 %" if 99.9 < percent < 100 else f"{percent:.1f} %"
 
 
 def with_place(columns: Sequence[PageColumn], file: str) -> tuple[PageColumn, ...]:

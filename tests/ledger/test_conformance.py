@@ -131,7 +131,7 @@ def test_rows_by_column_are_the_same_rows(ledger: Ledger, monkeypatch: pytest.Mo
     some = {row.amount_cents for row in rows[:2]}
     assert list(ledger.rows(name, wanted, some)) == [row for row in rows if row.amount_cents in some]
     with monkeypatch.context() as patch:
-        patch.delattr(reading, "unseal_texts")  # nothing is decrypted for rows of other amounts
+        patch.delattr(reading, "unseal_bodies")  # nothing is decrypted for rows of other amounts
         assert list(ledger.rows(name, cents=[1])) == []
     assert list(ledger.row_columns(name, [State.SENDING])) == []
     assert list(ledger.row_columns(register(ledger, columns(ledger, []), content=b"nothing"))) == []

@@ -21,7 +21,7 @@ from batchpay.ledger.event_chain import (
 )
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.open import location
-from batchpay.ledger.payload import place_of, unseal_texts
+from batchpay.ledger.payload import place_of, unseal_bodies
 from batchpay.ledger.spill import Spill, Spilled, read_spill
 from batchpay.ledger.states import NEW, STATE_CODES
 from batchpay.ledger.witness import Witness, WitnessRecord
@@ -57,7 +57,7 @@ def test_a_payload() -> None:
         "d7d664252e0989a77ad89f76c519f72bc3952d9bfe13deb682af5be3c209dab3739c761d27490c8974ee2e1c13b236359862913e3f8e"
         "a4dff7b0565715bb"
     )
-    assert unseal_texts(KEYS, place_of("bodies", 2, 3), sealed) == {3: b"a", 5: "Zoë".encode()}
+    assert unseal_bodies(KEYS, place_of("bodies", 2, 3), sealed)[0] == {3: b"a", 5: "Zoë".encode()}
 
 
 def test_numbers_in_tables() -> None:

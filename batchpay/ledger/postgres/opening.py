@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from batchpay.errors import (
     LedgerBehind,
-    LedgerBesideAnother,
     LedgerDamaged,
     LedgerElsewhere,
     LedgerNotUsable,
@@ -34,7 +33,7 @@ from batchpay.ledger.postgres.ledger import PostgresLedger
 from batchpay.ledger.postgres.marks import RunMarks
 from batchpay.ledger.postgres.store import PostgresStore, PostgresTransaction
 from batchpay.ledger.records import Accepted
-from batchpay.ledger.witness import Witness, witness_of, witnesses_of_others
+from batchpay.ledger.witness import Witness, refuse_beside_another, witness_of
 from batchpay.settings import LedgerSettings, state_directory
 
 
@@ -158,12 +157,7 @@ def _refuse_others(paths: LedgerPaths, keys: Keys | None, beside_another: str | 
             f"the witness {paths.witness} remembers a ledger in {paths.name}: is it the right database? Restore its "
             "latest backup: a new one would not know what was paid. To start over anyway, move the witness away"
         )
-    others = witnesses_of_others(paths, keys)
-    if others and beside_another is None:
-        raise LedgerBesideAnother(
-            f"{others[0]} is the witness of another ledger with payments, and a new one in {paths.name} would not know "
-            "what that one paid: is ledger.url right?"
-        )
+    refuse_beside_another(paths, keys, beside_another)
 
 
 def bring_up_to_date(settings: LedgerSettings) -> None:

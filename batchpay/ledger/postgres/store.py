@@ -232,7 +232,6 @@ class PostgresStore:
 
     @contextmanager
     def transaction(self) -> Iterator[PostgresTransaction]:
-        """Run one durable transaction: all of it is committed when the block has been left, or nothing is."""
         transaction = self.begin()
         try:
             with translated(self.place):
@@ -348,7 +347,6 @@ class PostgresTransaction:
             self.execute(statement, {name: [one[name] for one in parameters] for name in parameters[0]})
 
     def one(self, statement: str, parameters: Parameters = ()) -> tuple[Any, ...] | None:
-        """Run a statement; return its first row."""
         return self.execute(statement, parameters).fetchone()
 
     def now_ms(self) -> int:
@@ -358,7 +356,6 @@ class PostgresTransaction:
         return self._store.clock.now_ms()
 
     def write_totals(self, changes: TotalsDelta, batch: int) -> None:
-        """Write changes of a batch's control totals."""
         for state, direction, rows, cents in changes.changes():
             self.execute(sql.ADD_TO_TOTAL, (batch, state, direction, rows, cents))
 

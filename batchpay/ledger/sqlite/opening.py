@@ -19,7 +19,6 @@ from pathlib import Path
 from batchpay.errors import (
     BatchpayError,
     ClockBehind,
-    LedgerBesideAnother,
     LedgerDamaged,
     LedgerMissing,
     LedgerNewer,
@@ -42,7 +41,7 @@ from batchpay.ledger.sqlite.backup import back_up
 from batchpay.ledger.sqlite.ledger import SqliteLedger
 from batchpay.ledger.sqlite.restoring import contents, depart, moved_to, refuse_moved, refuse_restored_after_move
 from batchpay.ledger.sqlite.store import LOCK_WAIT_S, SqliteStore, connect, lock_path, translated
-from batchpay.ledger.witness import Witness, WitnessRecord, witnesses_of_others
+from batchpay.ledger.witness import Witness, WitnessRecord, refuse_beside_another
 from batchpay.settings import LedgerSettings
 from batchpay.writing.atomic import sync_directory
 
@@ -174,12 +173,7 @@ def _look_before_creation(place: LedgerPaths, beside_another: str | None) -> Key
             f"the witness {place.witness} remembers a ledger, and its key {place.key} does not exist: is its disk "
             "mounted? Without the key nobody can tell what was paid. To start over anyway, move the witness away"
         )
-    others = witnesses_of_others(place, keys)
-    if others and beside_another is None:
-        raise LedgerBesideAnother(
-            f"{others[0]} is the witness of another ledger with payments, and a new one at {place.ledger} would not "
-            "know what that one paid: is ledger.url right?"
-        )
+    refuse_beside_another(place, keys, beside_another)
     return keys
 
 

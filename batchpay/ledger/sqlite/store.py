@@ -223,7 +223,6 @@ class SqliteStore:
 
     @contextmanager
     def transaction(self) -> Iterator[SqliteTransaction]:
-        """Run one durable transaction: all of it is committed when the block has been left, or nothing is."""
         transaction = self.begin()
         try:
             with translated(self.place.ledger):
@@ -404,7 +403,6 @@ class SqliteTransaction:
         return self.connection.execute(statement, parameters)
 
     def execute_many(self, statement: str, parameters: Sequence[Mapping[str, Any]]) -> None:
-        """Run a statement for each of many lines."""
         self.connection.executemany(statement, parameters)
 
     def one(self, statement: str, parameters: Parameters = ()) -> tuple[Any, ...] | None:
