@@ -212,11 +212,18 @@ def _spent(view: PlanView, way_out: str) -> Refusal | None:
 @blueprint.post("/files/<file_id>/ask")
 @needs("prepare")
 def ask(file_id: str) -> ResponseReturnValue:
-    """Submit a checked file for approval."""
+    """Submit a checked file for approval; one of which every row is held needs none, since nothing of it is sent."""
     here, person, file = site(), current_person(), file_or_404(file_id)
     facts = facts_of(file)
     problem = refused("ask", person, file) or _not_to_ask(here, file, facts)
-    if problem is None and facts is not None and left_out(facts)["rows"] and request.form.get("partial") != "yes":
+    only_held = facts is not None and facts.get("only_held", False)
+    if (
+        problem is None
+        and facts is not None
+        and not only_held
+        and left_out(facts)["rows"]
+        and request.form.get("partial") != "yes"
+    ):
         problem = Refusal("First confirm that the rows to correct are left out.", 400)
     if problem is not None:
         return refusal(problem)
@@ -226,13 +233,19 @@ def ask(file_id: str) -> ResponseReturnValue:
     plan = dataclasses.replace(plan_view(here, file).plan, approvals=())  # those of an earlier request no longer count
     with here.store.write() as db:
         if not here.store.move(
-            db, file_id, "checked", "asked",
+            db, file_id, "checked", "approved" if only_held else "asked",
             asked_by=person.name, asked_at=here.clock(), note=given_words("note") or None, plan=plan.text(), told=None,
             stop_by=None,
         ):  # fmt: skip
             abort(NOT_NOW)
         what = f"requested approval: {moves(facts['to_send'], facts)}, seal {seal(file['seal'])}"
+        if only_held:
+            what = "recorded it, so that its held payments can be released"
+            here.jobs.want(db, file_id, "submit", person.name)
         here.store.note(db, person.name, file_id, what, person.proof)
+    if only_held:
+        here.jobs.wake()
+        return redirect(url_for("runs.page", file_id=file_id), 303)
     _notify(Notice.APPROVAL_REQUESTED, plan)
     return redirect(url_for("approval.page", file_id=file_id), 303)
 
@@ -247,7 +260,7 @@ def _not_to_ask(here: Site, file: Row, facts: dict[str, Any] | None) -> Refusal 
     """Return why a checked file can't be submitted for approval."""
     if facts is None or file["plan"] is None:
         return Refusal("Check the file again first.", NOT_NOW)
-    if not facts["to_send"]["total"]["rows"]:
+    if not facts["to_send"]["total"]["rows"] and not facts.get("only_held"):
         return Refusal("Nothing in this file would be sent.", NOT_NOW)
     if facts.get("is_refused"):  # a file that was checked before there were limits has no such fact
         return Refusal(f"This file is above a limit: {'; '.join(facts['over_limits'])}. Nothing was done.", NOT_NOW)

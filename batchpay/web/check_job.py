@@ -19,6 +19,7 @@ import polars as pl
 from batchpay.errors import FileRefused, ForeignColumns, NotUsable, WaitingForPerson, WrongUse
 from batchpay.intake.source import Source, open_source
 from batchpay.intake.xlsx.archive import list_sheets, open_archive
+from batchpay.ledger.columns import RELEASED_BY_NAME
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import batch_name
@@ -36,6 +37,7 @@ from batchpay.web.words import rejects_name
 from batchpay.workflows import check as workflow
 from batchpay.workflows.check import Preview
 from batchpay.workflows.map_file import FileToMap, propose_map
+from batchpay.workflows.policy import policy_in_force
 from batchpay.workflows.requests import Decisions, preflight_of
 
 _CHANGED_SHOWN = 50
@@ -82,6 +84,8 @@ def _to_keep(task: Task, path: str, ledger: Ledger, preview: Preview) -> dict[st
     """Return what the file's row keeps of a check: the parts that name payees are sealed."""
     file_id, facts, changed = task.file["id"], facts_of(preview), _difference(task, path)
     facts["waits_for"] = facts["waits_for"] or _lost(task, ledger, preview)
+    by_name = RELEASED_BY_NAME | policy_in_force(ledger, task.settings).hold
+    facts["only_held"] = facts["batch"] is None and not facts["would_send"] and not by_name.isdisjoint(facts["counts"])
     return {
         "facts": spool.seal_json(ledger, file_id, "facts", facts),
         "difference": None if changed is None else spool.seal_json(ledger, file_id, "difference", changed),

@@ -47,6 +47,24 @@ def test_another_person_names_a_held_row_and_says_who_was_called(house: House, h
     assert "No payment of this file waits" in house.page("daniel", f"/files/{held}/release")
 
 
+def test_a_file_of_held_rows_alone_is_recorded_and_then_released(house: House) -> None:
+    """Nothing of it would be sent, so it had no batch, and nobody could release a row of it on the page."""
+    house.policy(hold=["achAccountNumber.changed_account"])
+    house.sent(GRACE)
+    file_id = house.upload(CHANGED, OTHER | {"amount": "x"}, by="pia")
+    assert "Record it, and send nothing" in house.page("pia", f"/files/{file_id}/check")
+    house.post("maria", f"/files/{house.upload(OTHER | {'amount': 'x'})}/ask", 409)
+    house.post("pia", f"/files/{file_id}/ask")
+    house.work()
+    assert house.arrived == {"A-1": 1} and house.file(file_id)["batch"] is not None
+    assert "1 payment, 30.00, waits for a person’s word" in house.page("daniel", f"/files/{file_id}/run")
+    release(house, file_id, "pia", 403, row="1")
+    release(house, file_id, row="1")
+    house.work()
+    assert house.arrived == {"A-1": 1, "A-3": 1}
+    assert len(house.events("registered")) == 2 and len(house.events("released")) == 1
+
+
 def test_nobody_releases_their_own_or_without_a_note(house: House, held: str) -> None:
     """Pia may approve, but not what she prepared; and no one releases unnamed rows, or rows the page did not show."""
     assert "another person" in release(house, held, "pia", 403)
