@@ -56,7 +56,7 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def interrupt_on_signals() -> None:
     """Let SIGINT, SIGTERM and SIGHUP end what is done now, as Ctrl-C does; not those that the caller has ignored."""
-    _handle_signals(_interrupt)
+    _handle_signals(signal.default_int_handler)
 
 
 def ignore_signals() -> None:
@@ -68,10 +68,6 @@ def _handle_signals(handler: Callable[[int, FrameType | None], None] | signal.Ha
     for number in _STOPPING:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, handler)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def open_standard_descriptors() -> None:

@@ -292,17 +292,10 @@ class Preflight:
         with closing(AccountsClient(self._settings, self._credentials)) as client:
             for gateway_id in wanted:
                 if gateway_id not in self._codes:
-                    self._codes[gateway_id] = _code(client, gateway_id)
+                    code: str | None = UNKNOWN
+                    if (number := account_id(gateway_id)) is not None:
+                        with suppress(AccountRefused):
+                            code = None if client.get(number).is_echeck else NOT_ECHECK
+                    self._codes[gateway_id] = code
         codes = {gateway_id: self._codes[gateway_id] for gateway_id in wanted}
         return {gateway_id: code for gateway_id, code in codes.items() if code is not None}
-
-
-def _code(client: AccountsClient, gateway_id: str) -> str | None:
-    number = account_id(gateway_id)
-    if number is None:
-        return UNKNOWN
-    try:
-        account = client.get(number)
-    except AccountRefused:
-        return UNKNOWN
-    return None if account.is_echeck else NOT_ECHECK

@@ -10,16 +10,11 @@ from flask import Blueprint, Response, request
 from batchpay.sandbox.checks import account_problems
 from batchpay.sandbox.dialects import Problem, Reply, success
 from batchpay.sandbox.exchange import Refused, Sandbox, SandboxExchange, no_body
+from batchpay.sandbox.faults import table
 from batchpay.sandbox.store import Account
 
 HEADERS = ("svs-api-id", "svs-api-key")
-TYPE_IDS = {"processorA_cc": 1, "processorA_ach": 2, "processorB_ach": 3, "processorC_cc": 4}
-DISPLAY_NAMES = {
-    "processorA_cc": "Processor A (cards)",
-    "processorA_ach": "Processor A (eCheck)",
-    "processorB_ach": "Processor B (eCheck)",
-    "processorC_cc": "Processor C (cards)",
-}
+_KINDS = {line["gateway_name"]: line for line in table("processors.csv")}
 """Type ids and display names are made up; the interface says only that there are some."""
 _SECRETS = ("pin", "password")
 
@@ -97,11 +92,12 @@ def _submitted(exchange: SandboxExchange, *, update: bool) -> dict[str, Any]:
 
 
 def _shown(account: Account) -> dict[str, Any]:
+    kind = _KINDS[account.gateway_name]
     return {
         "id": account.id,
-        "gateway_type_id": TYPE_IDS.get(account.gateway_name, 0),
+        "gateway_type_id": int(kind["type_id"]),
         "gateway_name": account.gateway_name,
-        "gateway_display_name": DISPLAY_NAMES.get(account.gateway_name, account.gateway_name),
+        "gateway_display_name": kind["display_name"],
         "date_updated": account.date_updated,
         "date_created": account.date_created,
     }

@@ -29,6 +29,7 @@ _FIELDS: dict[str, dict[str, tuple[str, bool]]] = {}
 """By node, the form of each field, and whether it is required."""
 for _line in table("fields.csv"):
     _FIELDS.setdefault(_line["node"], {})[_line["field"]] = _line["form"], _line["required"] == "yes"
+_GATEWAY_NAMES = [line["gateway_name"] for line in table("processors.csv")]
 _NODES = ("billing", "shipping", "ach", "recurring")
 EMAILS_NODE = "emails"
 """A node in `billing` that holds several addresses as {"billingEmail": [...]}: our assumption."""
@@ -131,7 +132,7 @@ def account_problems(body: Mapping[str, Any], *, update: bool) -> list[Problem]:
     if not isinstance(node, dict):
         return [Problem("gateway", "is required" if node is None else "must be an object")]
     problems = [Problem(name, "is not a field of this interface") for name in body if name != "gateway"]
-    names = f"processorA_cc processorA_ach {'' if update else 'processorB_ach'} processorC_cc"
+    names = " ".join(name for name in _GATEWAY_NAMES if not (update and name.startswith("processorB")))
     gateway_name = str(node.get("gateway_name"))
     fields = {**_FIELDS["account"], "gateway_name": (names, True)}
     fields["accept_amex"] = fields["accept_amex"][0], gateway_name.endswith("_cc")

@@ -11,22 +11,17 @@ from pathlib import Path
 
 from batchpay.errors import WrongUse
 
-DEFAULT_API_ID = "sandbox"
-DEFAULT_API_KEY = "sandbox-key"
-DEFAULT_DIALECT = "envelope"
-DEFAULT_PORT = 8780
-
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """Options of one sandbox; the defaults are those of `batchpay sandbox`."""
 
     host: str = "127.0.0.1"
-    port: int = DEFAULT_PORT
+    port: int = 8780
     """0 picks a free one."""
     db: Path | None = None
     """SQLite file that keeps payments, accounts and journal; None keeps them in memory."""
-    dialect: str = DEFAULT_DIALECT
+    dialect: str = "envelope"
     limit: float | None = None
     """Requests answered per second; those above are refused with 429. None: no limit."""
     limit_kind: str = "second"
@@ -39,8 +34,8 @@ class Options:
     """Where the return file is kept, CSV or NACHA by the name's ending."""
     service_header: str = "SERVICE"
     """The word for SERVICE in SERVICE-API-ID and SERVICE-API-KEY."""
-    api_id: str = DEFAULT_API_ID
-    api_key: str = field(default=DEFAULT_API_KEY, repr=False)
+    api_id: str = "sandbox"
+    api_key: str = field(default="sandbox-key", repr=False)
 
 
 KINDS = {

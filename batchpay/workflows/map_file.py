@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
@@ -206,15 +206,7 @@ def _read(file: FileToMap) -> tuple[dict[str, pl.Series], int, bool, str, str | 
 
 
 def _open(file: FileToMap, mapping: ColumnMap) -> Source:
-    return open_source(
-        file.path,
-        format=file.format,
-        encoding=file.encoding,
-        sheet=file.sheet,
-        include_hidden=file.include_hidden,
-        mapping=mapping,
-        required=(),
-    )
+    return open_source(**asdict(file), mapping=mapping, required=())
 
 
 def _ask(draft: Draft, asker: Asker | None, given: dict[str, str]) -> dict[str, str]:

@@ -112,28 +112,25 @@ def row_entries(name: str, cells: pl.Series) -> Added:
         kind: [word for word in words if (meaning("status", word) if word else "no") == kind] for kind in ("yes", "no")
     }
     unknown = [word for word in words if word not in (*by["yes"], *by["no"])]
-    apart = {word: _row_of(name, word, told[word]) for word in words}
+    apart = {}
+    for word in words:
+        no = Choice("no: left out, counted and summed", _rows(name, "left_out", [word]))
+        yes = Choice("yes: paid", _rows(name, "payments", [word]))
+        asked = f"is a row with {told[word]} in column {column_name(name)} a payment?"
+        apart[word] = Question(ROWS, asked, (no, yes))
     questions = [apart[word] for word in unknown]
     if not by["no"]:
         return [*_rows(name, "payments", by["yes"], "known words for it")] if by["yes"] else [], questions
-    yes, no = _rows(name, "payments", by["yes"]), _rows(name, "left_out", by["no"])
+    all_of = _rows(name, "left_out", by["no"]) + _rows(name, "payments", by["yes"])
     left = " and ".join(told[word] for word in by["no"])
     paid = f"; {' and '.join(told[word] for word in by['yes'])} is paid" if by["yes"] else ""
     choices = (
-        Choice(f"left out: {left}{paid}", (*no, *yes)),
+        Choice(f"left out: {left}{paid}", all_of),
         Choice("all of them are payments", _rows(name, "payments", [*by["yes"], *by["no"]])),
         Choice("each word apart", then=tuple(apart[word] for word in (*by["no"], *by["yes"]))),
     )
     text = f"which rows are payments, by the words of column {column_name(name)}?"
     return [], [Question(ROWS, text, choices), *questions]
-
-
-def _row_of(name: str, word: str, told: str) -> Question:
-    choices = (
-        Choice("no: left out, counted and summed", _rows(name, "left_out", [word])),
-        Choice("yes: paid", _rows(name, "payments", [word])),
-    )
-    return Question(ROWS, f"is a row with {told} in column {column_name(name)} a payment?", choices)
 
 
 def side_entries(debit: str, credit: str, cells: pl.Series) -> Added:
