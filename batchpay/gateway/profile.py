@@ -22,7 +22,7 @@ The gateway's answers to payments are not documented. So the table is ours, and 
 
 An answer that repeats another invoiceNumber, amount, direction or currency than the payment's belongs to another
 payment: it leaves this one in doubt. So does an answer that says yes and no at the same time: the word `success` next
-to an errorMessage, or to a status that says no or not yet (contradictions.py). No table can turn silence, a redirect or
+to an errorMessage, or to a status that says no or not yet (answer.py). No table can turn silence, a redirect or
 an answer without a word into an accepted payment.
 """
 
