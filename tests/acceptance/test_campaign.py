@@ -1,4 +1,4 @@
-"""A part of the campaigns in every test run: kills at 18 points, races, restores, and whether sabotage is noticed."""
+"""A part of the campaigns in every test run: kills at 18 points, races, restores, and two sabotages to be noticed."""
 
 from __future__ import annotations
 
@@ -95,9 +95,12 @@ def test_a_damaged_ledger_pays_nothing_again(made: Bench) -> None:
 
 
 @needs_strace
-@pytest.mark.parametrize("sabotage", SABOTAGES, ids=lambda sabotage: sabotage.name)
+@pytest.mark.parametrize("sabotage", SABOTAGES[:2], ids=lambda sabotage: sabotage.name)
 def test_sabotage_is_noticed(sabotage: Sabotage, tmp_path: Path) -> None:
-    """The trials notice sabotage: each way to break the program is found by the trials meant for it."""
+    """The trials notice sabotage: ways to break the program are found by the trials meant for them.
+
+    `make campaign-quick` tries all of them.
+    """
     assert caught(sabotage, tmp_path) is not None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date
@@ -87,13 +88,15 @@ def rejects(desk: Desk) -> dict[int, str]:
         return {int(row["_row"]): row["_suggestions"] for row in csv.DictReader(lines)}
 
 
-@pytest.mark.parametrize(
-    ("code", "direction", "is_blocked"),
-    [
-        ("R02", "CREDIT", True), ("R02", "DEBIT", True), ("R01", "CREDIT", False), ("R14", "CREDIT", True),
-        ("R14", "DEBIT", False), ("R10", "DEBIT", True), ("R10", "CREDIT", False), ("R08", "DEBIT", True),
-    ],
-)  # fmt: skip
+def of_both(cases: Iterable[tuple[object, ...]], *on_postgres: tuple[object, ...]) -> list[tuple[object, ...]]:
+    """Return all cases for a file, and those for a database that it may answer otherwise: a code means the same."""
+    return [("sqlite", *case) for case in cases] + [("postgres", *case) for case in on_postgres]
+
+
+@pytest.mark.parametrize(("on_both", "code", "direction", "is_blocked"), of_both([
+    ("R02", "CREDIT", True), ("R02", "DEBIT", True), ("R01", "CREDIT", False), ("R14", "CREDIT", True),
+    ("R14", "DEBIT", False), ("R10", "DEBIT", True), ("R10", "CREDIT", False), ("R08", "DEBIT", True),
+], ("R02", "CREDIT", True), ("R14", "DEBIT", False)), indirect=["on_both"])  # fmt: skip
 def test_an_account_that_sent_a_payment_back_is_an_error(
     desk: Desk, code: str, direction: str, is_blocked: bool
 ) -> None:
@@ -109,7 +112,7 @@ def test_an_account_that_sent_a_payment_back_is_an_error(
     assert desk.arrived == {"A-1": 1, "A-3": 1} | ({} if is_blocked else {"A-2": 1})
 
 
-@pytest.mark.parametrize("code", CORRECTED)
+@pytest.mark.parametrize(("on_both", "code"), of_both([(code,) for code in CORRECTED], ("C07",)), indirect=["on_both"])
 def test_what_the_bank_changed_is_an_error_until_it_is_corrected(desk: Desk, code: str) -> None:
     """The rejects have what is right; nothing else shows it, and no option accepts it."""
     batch = desk.submit(desk.file("first.csv", FIRST)).batch
@@ -285,10 +288,9 @@ def test_a_return_that_was_withdrawn_counts_for_nothing(desk: Desk) -> None:
     assert failures(desk, FIRST | {"achAccountNumber": ACCOUNT}, NEXT) == [(1, "paymentId.duplicate")]
 
 
-@pytest.mark.parametrize(
-    ("direction", "code", "times"),
-    [("DEBIT", "R01", 3), ("DEBIT", "R09", 3), ("CREDIT", "R01", 1), ("DEBIT", "R11", 1)],
-)
+@pytest.mark.parametrize(("on_both", "direction", "code", "times"), of_both([
+    ("DEBIT", "R01", 3), ("DEBIT", "R09", 3), ("CREDIT", "R01", 1), ("DEBIT", "R11", 1),
+], ("DEBIT", "R01", 3)), indirect=["on_both"])  # fmt: skip
 def test_a_debit_for_want_of_money_is_collected_twice_more(desk: Desk, direction: str, code: str, times: int) -> None:
     """Within 180 days of the first; the third time more is refused, and what came back is named."""
     row = FIRST | {"transactionType": direction}
