@@ -252,6 +252,25 @@ def reset(context: Context, /, name: str, on: bool, home: Path | None) -> int:
         return _hand_over(context, name, store, token)
 
 
+@user.command(short_help="Confirm that a person enrolled.")
+@click.argument("name")
+@_home
+@click.pass_obj
+def confirm(context: Context, /, name: str, home: Path | None) -> int:
+    """Confirm that it was this person who enrolled by the link: ask them first. approve and settle count from then on.
+
+    Approvers confirm on the page; this is for a house whose only one enrolled anew.
+
+    Example: batchpay web user confirm daniel
+    """
+    from batchpay.web import people
+
+    with _opened(context, home) as (store, ledger):
+        people.confirm(store, ledger, actor(), name)
+    output.tell(context, {"name": name, "confirmed": True, "exit_code": 0}, f"confirmed  {printable(name)}")
+    return 0
+
+
 def _opened(context: Context, home: Path | None) -> AbstractContextManager[tuple[WebStore, Ledger]]:
     """Open the page's own database and the ledger, which records the change."""
     from batchpay.web.people import opened

@@ -5,10 +5,12 @@ CREATE TABLE invitation (
     confirmed_by TEXT
 ) STRICT;
 
--- When a person chose their password, NULL for whoever has not yet; and who confirmed that it was they.
+-- When a person chose their password, NULL for whoever has not yet; who confirmed that it was they, and when somebody
+-- last did: this one stays when they enroll anew.
 ALTER TABLE user ADD COLUMN enrolled_at REAL;
 ALTER TABLE user ADD COLUMN confirmed_by TEXT;
-UPDATE user SET enrolled_at = made_at, confirmed_by = 'batchpay';
+ALTER TABLE user ADD COLUMN confirmed_at REAL;
+UPDATE user SET enrolled_at = made_at, confirmed_by = 'batchpay', confirmed_at = made_at;
 
 -- The SHA-256 of a secret that a page's script keeps beside a session, where the cookie alone would reach other ports.
 ALTER TABLE session ADD COLUMN page BLOB;

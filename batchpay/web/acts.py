@@ -21,7 +21,7 @@ from batchpay.web.people import Person
 from batchpay.web.spool import Row
 
 MAY_NOT, NOT_NOW = 403, 409
-_RELEASE = "web {} release by {}"
+_SIGNED = "web {} signed by {}"
 Columns = Row | Mapping[str, Any]
 """A file's row of web.db: values by column name."""
 
@@ -111,24 +111,24 @@ def over_limit(person: Person, cents: int, of: str = "") -> Refusal | None:
     )
 
 
-class Release(NamedTuple):
-    """Held rows that a person named and signed for, with the note of whom they called."""
+class Signed(NamedTuple):
+    """Rows that a person named and signed for: held ones to be released, or those in doubt to be sent again."""
 
     rows: list[int]
     cents: int
     reason: str
 
-    def signed(self, ledger: Ledger, file_id: str, who: str) -> str:
-        """Return it as web.db keeps it: sealed, so that only who proved who they are on the page can have released."""
-        return ledger.seal(json.dumps(self).encode(), _RELEASE.format(file_id, who)).hex()
+    def seal(self, ledger: Ledger, about: str, who: str) -> str:
+        """Return it as web.db keeps it: sealed, so that only who proved who they are on the page can have signed it."""
+        return ledger.seal(json.dumps(self).encode(), _SIGNED.format(about, who)).hex()
 
 
-def release_signed(ledger: Ledger, file_id: str, who: str, signed: str) -> Release:
-    """Read a release that this person signed for a file; raises FileRefused if web.db was changed."""
+def signed(ledger: Ledger, about: str, who: str, seal: str) -> Signed:
+    """Read what this person signed about a file or batch; raises FileRefused if web.db was changed."""
     try:
-        return Release(*json.loads(ledger.unseal(bytes.fromhex(signed), _RELEASE.format(file_id, who))))
+        return Signed(*json.loads(ledger.unseal(bytes.fromhex(seal), _SIGNED.format(about, who))))
     except (ValueError, LedgerDamaged):
-        raise FileRefused(f"the release by {who} was changed in web.db") from None
+        raise FileRefused(f"what {who} signed was changed in web.db") from None
 
 
 def page_settings(settings: Settings) -> Settings:

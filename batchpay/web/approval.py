@@ -20,7 +20,7 @@ from batchpay.approval.plan import Plan, PlanText
 from batchpay.errors import FileRefused, WaitingForPerson, WrongUse
 from batchpay.operations.notify import Notice, notify_plan
 from batchpay.payment import Direction
-from batchpay.web.acts import NOT_NOW, Refusal, over_limit, page_settings, refused, release_signed
+from batchpay.web.acts import NOT_NOW, Refusal, over_limit, page_settings, refused, signed
 from batchpay.web.checked import page_context
 from batchpay.web.files import SENT, facts_of, file_or_404, in_sight, people_by_name
 from batchpay.web.payments import table_of
@@ -85,33 +85,35 @@ def _over_own_limit(here: Site, person: Person, file: Row, plan: Plan) -> Refusa
 def over_day(here: Site, person: Person, sums: Mapping[Direction, int], asked: str = "") -> Refusal | None:
     """Refuse what takes a person's 24 hours above their limit in a direction; the file `asked` is in the sums already.
 
-    The direction of what they released by name is not known here: it counts in both.
+    The direction of what they released, or agreed to send again, is not kept: it counts in both.
     """
     if person.limit_cents is None:
         return None
-    signed = here.store.all(
-        "SELECT DISTINCT file.id, name, plan, what, decision.seal FROM decision JOIN file ON file.id = decision.file"
-        " WHERE who = ? AND at >= ? AND (what = 'released' OR what = 'approved' AND decision.seal = file.seal"
-        " AND file.id != ? AND state NOT IN ('checking', 'checked', 'refused', 'replaced'))",
+    earlier = here.store.all(
+        "SELECT DISTINCT decision.file, name, plan, what, decision.seal"
+        " FROM decision LEFT JOIN file ON file.id = decision.file"
+        " WHERE who = ? AND at >= ? AND (what IN ('released', 'agreed') OR what = 'approved' AND file.id != ?"
+        " AND decision.seal = file.seal AND state NOT IN ('checking', 'checked', 'refused', 'replaced'))",
         person.name, here.clock() - _DAY_S, asked,
     )  # fmt: skip
-    for one in signed:
+    for one in earlier:
         try:  # whoever writes web.db must not lower the sum: both carry a keyed code
-            if one["what"] == "released":
-                cents = release_signed(here.ledger(), one["id"], person.name, one["seal"]).cents
+            if one["what"] != "approved":
+                cents = signed(here.ledger(), one["file"], person.name, one["seal"]).cents
                 sums = {side: before + cents for side, before in sums.items()}
                 continue
-            earlier = Plan.parse(PlanText(one["name"], one["plan"] or ""), here.ledger())
-            if (person.name, one["seal"]) not in {(given.who.name, given.seal) for given in earlier.approvals}:
+            plan = Plan.parse(PlanText(one["name"], one["plan"] or ""), here.ledger())
+            if (person.name, one["seal"]) not in {(given.who.name, given.seal) for given in plan.approvals}:
                 raise FileRefused(f"{one['name']} has the plan of another approval")
         except FileRefused as error:
             return Refusal(
                 f"Your limit counts what you approved in the last 24 hours, and {error}. Another person must approve.",
                 NOT_NOW,
             )
-        sums = {side: cents + earlier.totals(side).cents for side, cents in sums.items()}
+        sums = {side: cents + plan.totals(side).cents for side, cents in sums.items()}
     side = max(sums, key=lambda one: sums[one])
-    return over_limit(person, sums[side], f" of {side.lower()}s with what you approved in the last 24 hours")
+    of = f" of {side.lower()}s" if len({*sums.values()}) > 1 else ""
+    return over_limit(person, sums[side], f"{of} with what you approved in the last 24 hours")
 
 
 @blueprint.get("/to-approve")
@@ -191,7 +193,7 @@ def _page(file: Row, wrong: Refusal | None = None) -> ResponseReturnValue:
             view=view,
             table=table_of(file),
             to_send=view.plan.content["to_send"],
-            approvers=approvers,
+            counted=[name for name in approvers if name in {one.who.name for one in view.counted}],
             missing=view.needed - len(view.counted),
             may_not=may_not,
             may_turn_down=refused("turn_down", person, file) is None,

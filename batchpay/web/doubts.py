@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from sqlite3 import Connection
 from typing import Any
 
 from flask import Blueprint, redirect, render_template, request, url_for
@@ -16,12 +17,13 @@ from flask.typing import ResponseReturnValue
 
 from batchpay.errors import BatchHeld, BatchpayError, LedgerNotUsable, NotUsable, WrongUse
 from batchpay.ledger.records import BatchSummary
-from batchpay.payment import Totals
+from batchpay.payment import Direction, Totals
 from batchpay.reconciliation.resolution import DECISIONS, Doubt, reason_with_notes
 from batchpay.reconciliation.resolution import rows_in_doubt as doubts_of_batch
 from batchpay.text import place_of, place_word
 from batchpay.web import papers, spool
-from batchpay.web.acts import NOT_NOW, Refusal, over_limit, refused_again
+from batchpay.web.acts import MAY_NOT, NOT_NOW, Refusal, Signed, refused_again
+from batchpay.web.approval import over_day
 from batchpay.web.files import in_sight, people_by_name
 from batchpay.web.papers import SignedOnPage
 from batchpay.web.people import Person
@@ -38,6 +40,11 @@ blueprint = Blueprint("doubts", __name__)
 SEND_AGAIN = "send again"
 _OVER = "One of these requests has ended, or its payment was sent again in the meantime. Nothing was done; check again."
 _REFERENCE_MAX = 128
+_ENDS = {
+    "refuse": ("refused", "did not agree to the request to send again"),
+    "withdraw": ("withdrawn", "withdrew the request to send again"),
+}
+"""How a request ends without being agreed to: its state, and what the history says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +231,7 @@ def _record(
 
 
 @blueprint.post("/doubts/<batch>/second")
-@needs("approve")
+@needs("approve", "settle")
 def second(batch: str) -> ResponseReturnValue:
     """Agree, as a second person, to send rows again, or refuse. The form names requests, each about one attempt."""
     here, person = site(), current_person()
@@ -237,12 +244,19 @@ def second(batch: str) -> ResponseReturnValue:
         return _page(Refusal("Choose at least one of the payments to be sent again. Nothing was done.", 400), batch)
     if len(chosen) != len(ticked):
         return _page(Refusal(_OVER, NOT_NOW), batch)
-    if request.form.get("decision") == "refuse":
-        if not _close(here, asked, "refused", person.name, "did not agree to the request to send again", person.proof):
+    decision = request.form.get("decision")
+    if decision in _ENDS:
+        state, what = _ENDS[decision]
+        may = person.may("approve") if state == "refused" else all(one["who"] == person.name for one in asked)
+        if not may:
+            return _page(Refusal("Who requested this can withdraw it, and an approver refuse it.", MAY_NOT), batch)
+        if not _close(here, asked, state, person.name, what, person.proof):
             return _page(Refusal(_OVER, NOT_NOW), batch)
         return redirect(url_for("doubts.page", _anchor=f"batch-{batch}"), 303)
     may_not = next((one.may_not for one in chosen if one.may_not), None)
-    may_not = may_not or over_limit(person, sum(one.doubt.amount_cents for one in chosen))
+    cents = sum(one.doubt.amount_cents for one in chosen)
+    both = dict.fromkeys(Direction, cents)
+    may_not = may_not or over_day(here, person, both)
     if may_not is not None:
         return _page(may_not, batch)
     if (wrong := prove_again()) is not None:
@@ -251,16 +265,23 @@ def second(batch: str) -> ResponseReturnValue:
     first = " and ".join(sorted({names.get(one["who"], one["who"]) for one in asked}))
     signature = Signature(f"{first}, agreed to by {person.shown}", "; ".join(sorted({one["reason"] for one in asked})))
     signed = _Signed(signature, {one["row"]: one["attempt"] for one in asked})
-    if not _close(here, asked, "agreed"):
-        return _page(Refusal(_OVER, NOT_NOW), batch)
+    seal = Signed([one["row"] for one in asked], cents, signature.reason).seal(here.ledger(), batch, person.name)
+    with here.store.write() as db:
+        if over_day(here, person, both) is not None or not _end(db, asked, "agreed"):
+            return _page(Refusal(_OVER, NOT_NOW), batch)
+        db.execute(
+            "INSERT INTO decision (file, who, what, at, seal) VALUES (?, ?, 'agreed', ?, ?)",
+            (batch, person.name, here.clock(), seal),
+        )
     try:
         did = f"agreed that {', '.join(one['place'] for one in asked)} is sent again"
         _settle(here, batch, [RowDecision(one["row"], SEND_AGAIN) for one in asked], signed, person, did)
     except BatchpayError as error:
         with here.store.write() as db:  # it waits again, unless there was a new request meanwhile
             db.executemany("UPDATE OR IGNORE again SET state = 'asked' WHERE id = ?", [(one["id"],) for one in asked])
+            db.execute("DELETE FROM decision WHERE seal = ?", (seal,))
         return _page(_refused(error), batch)
-    send_agreed(here, person, batch, Totals(len(chosen), sum(one.doubt.amount_cents for one in chosen)))
+    send_agreed(here, person, batch, Totals(len(chosen), cents))
     return redirect(url_for("history.batch", batch=batch), 303)
 
 
@@ -319,17 +340,21 @@ def _ask_to_send_again(
         here.store.note(db, person.name, file_of(here, batch), what, person.proof)
 
 
-def _close(here: Site, asked: Sequence[Row], state: str, who: str = "", what: str = "", how: str = "") -> bool:
-    """End requests that wait, all or none; False if one of them was ended meanwhile."""
+def _close(here: Site, asked: Sequence[Row], state: str, who: str, what: str, how: str = "") -> bool:
+    """End requests that wait, all or none, and record who did; False if one of them was ended meanwhile."""
     with here.store.write() as db:
-        waiting = {number for (number,) in db.execute("SELECT id FROM again WHERE state = 'asked'")}
-        if not waiting.issuperset(one["id"] for one in asked):
-            return False
-        db.executemany("UPDATE again SET state = ? WHERE id = ?", [(state, one["id"]) for one in asked])
-        if what:
+        if is_ended := _end(db, asked, state):
             batch, places = asked[0]["batch"], ", ".join(one["place"] for one in asked)
             here.store.note(db, who, file_of(here, batch), f"{what} {places} of {batch}", how)
-    return True
+    return is_ended
+
+
+def _end(db: Connection, asked: Sequence[Row], state: str) -> bool:
+    waiting = {number for (number,) in db.execute("SELECT id FROM again WHERE state = 'asked'")}
+    is_waiting = waiting.issuperset(one["id"] for one in asked)
+    if is_waiting:
+        db.executemany("UPDATE again SET state = ? WHERE id = ?", [(state, one["id"]) for one in asked])
+    return is_waiting
 
 
 def _refused(error: BatchpayError) -> Refusal:

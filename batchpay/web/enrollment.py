@@ -2,7 +2,8 @@
 
 The link's token stands in the fragment of its address, which browsers send to nobody: a script puts it into the form.
 Whoever has the link can enroll. So a role that acts on money counts only once another person has confirmed, on the
-page, who enrolled: someone with the role approve, or anybody else while there is no such person yet.
+page, who enrolled: someone with the role approve, or anybody else while no such person was ever confirmed. An
+administrator can, on the command line.
 """
 
 from __future__ import annotations
@@ -78,20 +79,23 @@ def confirm(store: WebStore, ledger: Ledger, by: Person, name: str, enrolled_at:
     with store.write() as db:
         if not any(one["name"] == name and one["enrolled_at"] == enrolled_at for one in _unconfirmed(store, by)):
             raise WrongUse(NO_SUCH)
-        db.execute("UPDATE user SET confirmed_by = ? WHERE name = ?", (by.name, name))
-        ledger.note_person(str(by.actor()), f"confirmed that {name} enrolled", name)
+        people.record_confirmation(store, db, ledger, by.name, str(by.actor()), name)
 
 
 def _unconfirmed(store: WebStore, by: Person) -> list[Row]:
     """Return who enrolled and waits to be confirmed by this person."""
     everybody = store.all("SELECT * FROM user WHERE NOT is_off AND enrolled_at IS NOT NULL ORDER BY shown")
     sure = {one["name"] for one in everybody if one["confirmed_by"] is not None and "approve" in one["roles"].split()}
+    # A maker who caught the link of the only approver, enrolling anew, must not be the one who confirms it.
+    ever = store.all("SELECT roles FROM user WHERE confirmed_at IS NOT NULL")
+    if not sure and not any("approve" in one["roles"].split() for one in ever):
+        sure = {one["name"] for one in everybody}
     return [
         one
         for one in everybody
         if one["confirmed_by"] is None
         and any(role in PROVES for role in one["roles"].split())
-        and by.name in (sure or {other["name"] for other in everybody}) - {one["name"]}
+        and by.name in sure - {one["name"]}
     ]
 
 

@@ -205,6 +205,21 @@ def change(
     return token
 
 
+def confirm(store: WebStore, ledger: Ledger, by: Actor, name: str) -> None:
+    """Confirm that it was this person who enrolled, where no approver can; raises WrongUse if there is nothing to."""
+    with store.write() as db:
+        found = _found(store, name)
+        if found["is_off"] or found["enrolled_at"] is None or found["confirmed_by"] is not None:
+            raise WrongUse(f"{name} does not wait to be confirmed: batchpay web user list")
+        record_confirmation(store, db, ledger, by.name, str(by), name)
+
+
+def record_confirmation(store: WebStore, db: Connection, ledger: Ledger, by: str, actor: str, name: str) -> None:
+    """Record who confirmed that a person enrolled."""
+    db.execute("UPDATE user SET confirmed_by = ?, confirmed_at = ? WHERE name = ?", (by, store.clock(), name))
+    ledger.note_person(actor, f"confirmed that {name} enrolled", name)
+
+
 def switch_off(store: WebStore, ledger: Ledger, by: Actor, name: str) -> list[str]:
     """Stop a person from signing in; what they did stays recorded, and the name stays theirs.
 

@@ -18,7 +18,7 @@ from batchpay.ledger.columns import RELEASED_BY_NAME
 from batchpay.payment import Direction
 from batchpay.text import counted, money, place_of, place_word
 from batchpay.web import spool
-from batchpay.web.acts import NOT_NOW, Refusal, Release, refused
+from batchpay.web.acts import NOT_NOW, Refusal, Signed, refused
 from batchpay.web.approval import over_day
 from batchpay.web.checked import page_context
 from batchpay.web.files import facts_of, file_or_404, left_of
@@ -137,7 +137,7 @@ def release(file_id: str) -> ResponseReturnValue:
         problem = Refusal(wrong, 401)
     if problem is not None:
         return _page(file, problem)
-    asked = Release([one.row for one in rows], cents, reason)
+    asked = Signed([one.row for one in rows], cents, reason)
     with here.store.write() as db:
         if over_day(here, person, both) is not None or not here.store.move(
             db, file_id, file["state"], "approved", told=None, stop_by=None, ended_at=None
@@ -145,7 +145,7 @@ def release(file_id: str) -> ResponseReturnValue:
             abort(NOT_NOW)
         db.execute(
             "INSERT INTO decision (file, who, what, at, seal) VALUES (?, ?, 'released', ?, ?)",
-            (file_id, person.name, here.clock(), asked.signed(here.ledger(), file_id, person.name)),
+            (file_id, person.name, here.clock(), asked.seal(here.ledger(), file_id, person.name)),
         )
         here.jobs.want(db, file_id, RELEASE, person.name)
         said = f"released {', '.join(one.place for one in rows)}: {counted(len(rows), 'held payment')}, {money(cents)}"

@@ -22,7 +22,7 @@ from batchpay.payment import Totals
 from batchpay.sending.limits import StopRequest
 from batchpay.settings import Settings
 from batchpay.text import counted
-from batchpay.web.acts import makers, page_settings, release_signed
+from batchpay.web.acts import makers, page_settings, signed
 from batchpay.web.task import ProgressWriter, Task, options_of, request_of
 from batchpay.web.words import unknown_batch
 from batchpay.workflows.approve import add_approval, view_plan
@@ -117,31 +117,31 @@ def _release(task: Task, settings: Settings) -> tuple[PlanText, Decisions]:
         task.file["id"], who,
     )  # fmt: skip
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
-        asked = release_signed(ledger, task.file["id"], who, kept["seal"] if kept else "")
+        asked = signed(ledger, task.file["id"], who, kept["seal"] if kept else "")
     decisions = Decisions(release=True, reason=asked.reason, rows=frozenset(asked.rows))
-    signed, name = options_of(task.file).get("release", {}), task.file["name"]
-    if signed.get("asked") != [*asked]:
+    release, name = options_of(task.file).get("release", {}), task.file["name"]
+    if release.get("asked") != [*asked]:
         maker = task.actor(task.file["uploaded_by"])
         with task.upload() as path:
             request = request_of(task.file, path, settings)
             plan = dry_run(request, settings, maker, decisions, requests_max=0, results=None, with_plan=True).plan
         assert plan is not None, "it was asked for"
-        signed = {"asked": asked, "plan": plan.text()}
+        release = {"asked": asked, "plan": plan.text()}
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
-        view = view_plan(PlanText(name, signed["plan"]), ledger, settings)
+        view = view_plan(PlanText(name, release["plan"]), ledger, settings)
         if view.plan.totals("total") - view.plan.totals("held_back") != Totals(len(asked.rows), asked.cents):
             raise FileRefused("other payments would be sent than the page showed. Nothing was released")
         if who not in {one.who.name for one in view.plan.approvals}:
-            view = add_approval(PlanText(name, signed["plan"]), view.plan.seal, ledger, settings, task.actor())
-            signed |= {"plan": view.plan.text(), "by": [one.who.name for one in view.plan.approvals]}
+            view = add_approval(PlanText(name, release["plan"]), view.plan.seal, ledger, settings, task.actor())
+            release |= {"plan": view.plan.text(), "by": [one.who.name for one in view.plan.approvals]}
             with task.store.write() as db:
-                options = json.dumps(options_of(task.file) | {"release": signed})
+                options = json.dumps(options_of(task.file) | {"release": release})
                 db.execute("UPDATE file SET options = ? WHERE id = ?", (options, task.file["id"]))
                 task.store.note(db, who, task.file["id"], f"said of the release: {asked.reason}")
     if len(view.counted) < view.needed:
         missing = counted(view.needed - len(view.counted), "more person", "more people")
         raise WaitingForPerson(f"{missing} must sign this release. Nothing was released")
-    return PlanText(name, signed["plan"]), decisions
+    return PlanText(name, release["plan"]), decisions
 
 
 def _is_begun(task: Task) -> bool:

@@ -162,7 +162,7 @@ def _context(file: Row) -> dict[str, Any]:
 def _archive_refused(here: Site, person: Person, file: Row) -> Refusal | None:
     """Return why a person can't put a file away: one that still needs somebody stays in the list."""
     problem, left = refused("archive", person, file), left_of(here, file)
-    if problem is None and (left.is_open or not left.is_over or held_rows(here, file)):
+    if problem is None and (left.is_open or not left.is_over):
         problem = Refusal("This file is not finished, so it stays in the list. Nothing was done.", NOT_NOW)
     return problem
 
@@ -175,12 +175,15 @@ def archive(file_id: str) -> ResponseReturnValue:
     problem = refused("archive", person, file) if back else _archive_refused(here, person, file)
     if problem is not None:
         return refusal(problem)
+    held = held_rows(here, file) if file["batch"] else []
+    left_unpaid = f"; {counted(len(held), 'held payment')}, {money(sum(one.cents for one in held))}, not paid"
+    left_unpaid = left_unpaid if held else ""
     with here.store.write() as db:
         if db.execute(
             "UPDATE file SET archived_at = ? WHERE id = ? AND state = ? AND (archived_at IS NOT NULL) = ?",
             (None if back else here.clock(), file_id, file["state"], back),
         ).rowcount:
-            said = "put it back into the list of files" if back else "archived it"
+            said = "put it back into the list of files" if back else f"archived it{left_unpaid}"
             here.store.note(db, person.name, file_id, said, person.proof)
     return redirect(url_for("files.home"), 303)
 

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 EXTENSION = "batchpay"
 _TYPES = {
-    "csv": "text/csv; charset=utf-8",
+    "csv": "text/csv",
     "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-    "html": "text/html; charset=utf-8",
+    "html": "text/html",
 }
 _WORDS_MAX = 500
 FAILURES_MAX = 100

@@ -115,7 +115,7 @@ def enrolled(store: WebStore, name: str) -> None:
     """Have a person enrolled and confirmed, with the password that everybody has in tests."""
     with store.write() as db:
         password = generate_password_hash(PASSWORD, "scrypt:1024:8:1")  # a real one takes half a second
-        values = "hash = ?, enrolled_at = 0, confirmed_by = 'root'"
+        values = "hash = ?, enrolled_at = 0, confirmed_by = 'root', confirmed_at = 0"
         db.execute(f"UPDATE user SET {values} WHERE name = ?", (password, name))  # noqa: S608 - our own words
         db.execute("DELETE FROM invitation WHERE person = ?", (name,))
 

@@ -104,8 +104,9 @@ class House:
         """Add a person with the password that everybody has here."""
         with self.store.write() as db:
             db.execute(
-                "INSERT INTO user (name, shown, hash, roles, limit_cents, made_at, enrolled_at, confirmed_by)"
-                " VALUES (?, ?, ?, ?, ?, 0, 0, 'root')",
+                "INSERT INTO user"
+                " (name, shown, hash, roles, limit_cents, made_at, enrolled_at, confirmed_by, confirmed_at)"
+                " VALUES (?, ?, ?, ?, ?, 0, 0, 'root', 0)",
                 (name, shown, HASH, roles, limit_cents),
             )
 

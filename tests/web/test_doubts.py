@@ -15,7 +15,7 @@ from typing import Any
 import openpyxl
 import pytest
 
-from batchpay.errors import LedgerNotUsable
+from batchpay.errors import LedgerNotUsable, WrongUse
 from batchpay.gateway.credentials import Credentials
 from batchpay.ledger.open import open_ledger
 from batchpay.outcome import Outcome
@@ -185,6 +185,43 @@ def test_who_agrees_is_another_person_within_their_limit(doubtful: tuple[House, 
     house.post("dora", f"/files/{file_id}/resume", password=True)
     house.work()
     assert house.arrived == {"INV-A": 1, "INV-B": 1, "INV-C": 2, "INV-E": 2}
+
+
+def test_what_is_sent_again_slice_by_slice_counts_in_the_day_of_a_limit(doubtful: tuple[House, str, str]) -> None:
+    """Two payments above a limit together were agreed to one by one. What was refused by the ledger counts not."""
+    house, _, batch = doubtful
+    house.add("low", "Lo Low", "approve", limit_cents=80_24)
+    for row in (3, 4):
+        house.post("sam", f"/doubts/{batch}", **said(house, row, "send again"), reason="never came", password=True)
+    second, (first, last) = f"/doubts/{batch}/second", [request_for(house, row) for row in (3, 4)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(doubts, "settle", refuse)
+        house.post("low", second, 409, request=last, decision="agree", password=True)
+    house.post("low", second, request=first, decision="agree", password=True)
+    over = "80.25 with what you approved in the last 24 hours is above your limit of 80.24"
+    assert over in house.said("low", second, 403, request=last, decision="agree", password=True)
+    house.post("daniel", second, request=last, decision="agree", password=True)
+
+
+def refuse(*_: object) -> None:
+    raise WrongUse("not now")
+
+
+def test_a_request_is_withdrawn_by_whoever_made_it(doubtful: tuple[House, str, str]) -> None:
+    """Sam, who only settles, found the payment after all, and could not take back what he had asked for."""
+    house, _, batch = doubtful
+    house.add("both", "Bo Both", "settle approve")
+    form, second = said(house, 4, "send again") | {"reason": "never came", "password": True}, f"/doubts/{batch}/second"
+    house.post("sam", f"/doubts/{batch}", **form)
+    one = request_for(house, 4)
+    assert "Withdraw your request" in house.page("sam", "/doubts")
+    assert "Withdraw your request" not in house.page("daniel", "/doubts") + house.page("both", "/doubts")
+    for by, decision in (("both", "withdraw"), ("daniel", "withdraw"), ("sam", "refuse"), ("sam", "agree")):
+        house.post(by, second, 403, request=one, decision=decision, password=True)
+    house.post("sam", second, request=one, decision="withdraw")
+    house.post("daniel", second, 409, request=one, decision="agree", password=True)
+    assert "withdrew the request to send again line 5" in house.page("lee", "/audit")
+    assert not house.events("resolved")
 
 
 @pytest.fixture

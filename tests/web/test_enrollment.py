@@ -10,6 +10,7 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
+from batchpay.errors import WrongUse
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor
 from batchpay.web import enrollment, people
@@ -155,11 +156,29 @@ def test_a_confirmation_is_of_one_enrollment_by_somebody_who_is_on(house: House)
 def test_where_nobody_approves_yet_anybody_else_confirms(house: House) -> None:
     """The first approver of a house; a second one is confirmed by the first."""
     with house.store.write() as db:
-        db.execute("UPDATE user SET is_off = 1 WHERE roles LIKE '%approve%'")
+        db.execute("UPDATE user SET is_off = 1, confirmed_at = NULL WHERE roles LIKE '%approve%'")
     for name in ("olga", "omar"):
         house.clients[name] = by_link(house, invite(house, name, "approve"))
     confirmed(house, "maria", "olga")
     confirmed(house, "maria", "omar", 409)
+
+
+def test_the_only_approver_who_enrolls_anew_is_confirmed_by_an_administrator(house: House) -> None:
+    """A maker caught the link, enrolled by it, confirmed that and approved her own file: two names, one person."""
+    for name in ("dora", "pia"):
+        with closing(open_ledger(house.site.settings.ledger)) as ledger:
+            people.switch_off(house.store, ledger, ROOT, name)
+    by_link(house, invite(house, "daniel", reset=True))
+    confirmed(house, "maria", "daniel", 409)
+    assert "Confirm who enrolled" not in house.page("maria", "/you")
+    with closing(open_ledger(house.site.settings.ledger)) as ledger:
+        for name in ("dora", "maria", "nobody"):
+            with pytest.raises(WrongUse):
+                people.confirm(house.store, ledger, ROOT, name)
+        people.confirm(house.store, ledger, ROOT, "daniel")
+    assert house.events("person changed")[-1]["why"] == "confirmed that daniel enrolled"
+    found = house.store.one("SELECT * FROM user WHERE name = 'daniel'")
+    assert found is not None and people.person_of(found, "password", "").may("approve")
 
 
 def test_a_person_changes_how_they_sign_in(house: House) -> None:
