@@ -48,9 +48,11 @@ class SamePayment(IntEnum):
 
     ANOTHER_ID = 1
     """The same bill under another paymentId, long ago."""
-    BILL = 2
+    DECLINED = 2
+    """Any of these, but a person recorded that it was declined when it was in doubt."""
+    BILL = 3
     """The same bill."""
-    PAYMENT_ID = 3
+    PAYMENT_ID = 4
 
 
 class Direction(StrEnum):

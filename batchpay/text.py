@@ -191,6 +191,8 @@ def compatible(text: str) -> str:
 
 def folded(text: str) -> str:
     """Return what two spellings of a text share: case, width, composed accents and what nobody sees don't matter."""
+    if text.isascii():
+        return " ".join(text.lower().split())
     text = compatible(text)
     return " ".join("".join(character for character in text if unicodedata.category(character) != "Cf").split())
 

@@ -58,6 +58,8 @@ class PayeeColumns:
     payees: Sequence[bytes]
     accounts: Sequence[bytes]
     amounts_cents: Sequence[int]
+    by_name: Callable[[], Sequence[bytes]] = tuple
+    """Digests of the payees as if no row had an id, or none if no row has; made where a payee is unknown."""
 
 
 _CHANGED = (
@@ -93,18 +95,23 @@ def variances(
     """Compare rows with the history, in row order; a new payee gets one warning, a louder one above an amount.
 
     A payee of whom every payment came back is new, but not unknown: another account than that is a changed one. A
-    return file that somebody made up must not turn a changed account into a new payee.
+    return file that somebody made up must not turn a changed account into a new payee. Nor must an id that the ledger
+    does not know: it was given to whoever was paid under this name without one.
 
     `since` gets, for each row, when the first payment of its payee to its account was registered; None if it is new.
 
     Not to be called while the ledger has no other batch: then everybody would be new.
     """
-    known = history.payee_facts(list(dict.fromkeys(columns.payees)), environment, exclude_digest)
+    payees: Sequence[bytes] = columns.payees
+    known = {**history.payee_facts(list(dict.fromkeys(payees)), environment, exclude_digest)}
+    if unknown := set(payees) - known.keys():
+        by_name = columns.by_name() or payees
+        payees = [name if payee in unknown else payee for payee, name in zip(payees, by_name, strict=True)]
+        if named := set(payees) - unknown - known.keys():
+            known |= history.payee_facts(list(named), environment, exclude_digest)
     found: list[Variance] = []
     changed: dict[int, bytes] = {}
-    for row, payee, account, cents in zip(
-        columns.rows, columns.payees, columns.accounts, columns.amounts_cents, strict=True
-    ):
+    for row, payee, account, cents in zip(columns.rows, payees, columns.accounts, columns.amounts_cents, strict=True):
         facts = known.get(payee)
         if since is not None:
             since.append(None if facts is None else facts.accounts.get(account))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from itertools import islice, starmap
+from typing import NamedTuple
 
 from batchpay.payment import SamePayment
 
@@ -129,6 +130,14 @@ class EarlierReturn:
     first_sent_at: datetime
 
 
+class PersonsWord(NamedTuple):
+    """When a person decided, who, and how they know, as the ledger recorded it."""
+
+    at: datetime
+    who: str
+    why: str
+
+
 @dataclass(frozen=True, slots=True)
 class Earlier:
     """A row of this file that an earlier batch already has."""
@@ -143,6 +152,8 @@ class Earlier:
     """When it was registered or, if later, last sent."""
     was_cancelled: bool = False
     """Whether a person has cancelled it: no payment, but one that was not to be made."""
+    declined: PersonsWord | None = None
+    """Set if it was in doubt, until a person recorded that it was declined."""
     returned: EarlierReturn | None = None
     """Set if nothing of the kind stands: neither this payment, nor any other that would be found instead."""
 

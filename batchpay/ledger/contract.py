@@ -177,8 +177,9 @@ class Ledger(Protocol):
         day of its own is within if it is sent fewer than `apart` days before or after the other; one that still waits
         for another day is told as well (ANOTHER_ID). One for each row, the latest of the highest SamePayment. Rejected
         and declined rows don't count, nor do batches with `exclude_digest`; one that a person cancelled counts as a
-        bill, where no other does as much. With `within`, a batch's name, that batch
-        alone counts, as rows of one file: the same bill if not both have a paymentId, nor days at least `apart` apart.
+        bill, where no other does as much, and one in doubt that a person recorded as declined as DECLINED. With
+        `within`, a batch's name, that batch alone counts, as rows of one file: the same bill if not both have a
+        paymentId, nor days at least `apart` apart.
         """
 
     def paid_to(

@@ -36,6 +36,10 @@ class FactStatements:
         self.batches = f"SELECT id, name, file FROM {batch} WHERE {is_('environment')}"
         self.environment = f"SELECT environment FROM {batch} WHERE {value.format('batch')} = id"
         self.event = f"SELECT at, who, detail FROM {schema}event WHERE {is_('number')}{own_chain}"
+        self.resolved = (
+            f"SELECT at, who, why, detail FROM {schema}event WHERE kind = 'resolved' AND kind <> 'progress' AND"
+            f" {is_('batch')}"
+        )
         self.next_event = f"SELECT coalesce(max(number), 0) + 1 FROM {schema}event WHERE true{own_chain}"
         self.files = f"SELECT detail FROM {schema}event WHERE kind = 'returns' AND kind <> 'progress'"
         self.next_fact = f"SELECT coalesce(max(number), 0) + 1 FROM {fact}"

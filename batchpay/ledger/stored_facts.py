@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Generic, NamedTuple
 
 from batchpay.errors import LedgerDamaged, WrongUse
-from batchpay.ledger.columns import Earlier, EarlierReturn, Lookup, digest_numbers
+from batchpay.ledger.columns import Earlier, EarlierReturn, Lookup, PersonsWord, digest_numbers
 from batchpay.ledger.database import Store, Transaction, View
 from batchpay.ledger.decisions import require_named
 from batchpay.ledger.event_chain import DIRECTION_CODES, DIRECTIONS, maybe_datetime, to_datetime, to_ms
@@ -37,7 +37,7 @@ from batchpay.ledger.payload import texts_in, unsealed
 from batchpay.ledger.reading import Details, StoreT, batch_number
 from batchpay.ledger.states import STATES
 from batchpay.payment import Environment, SamePayment, State
-from batchpay.text import compatible, place_of, place_word, write_ranges
+from batchpay.text import compatible, place_of, place_word, read_ranges, write_ranges
 
 _INVOICE = re.compile(rb'"invoiceNumber":("[^"\\]*(?:\\.[^"\\]*)*")')
 _Place = tuple[int, int]
@@ -436,29 +436,40 @@ def told(
     view: View,
     names: Mapping[int, tuple[str, str]],
     lookup: Lookup,
-    found: dict[int, EarlierMatch],
-    every: Callable[[set[int]], Iterable[EarlierMatch]],
+    matches: Callable[[Container[int] | None], Iterable[EarlierMatch]],
 ) -> list[Earlier]:
-    """Return what was found, the closest match of each row; `every` finds all matches of some rows.
+    """Return what was found, the closest match of each row; `matches` finds it, or all matches of some rows.
 
     Where that came back and another one stands, the other one is told. Only a return that a person has seen counts,
-    of a payment that is made once. `names` has name and file of the batches.
+    of a payment that is made once; of what was declined, only what a person said was. `names` has name and file of the
+    batches.
     """
+    found: dict[int, EarlierMatch] = {}
+    for match in matches(None):
+        found[match.row] = max(match, found.get(match.row, match), key=lambda one: one.same)
     returns_of = cache(lambda batch: counted_returns(store, view, batch))
 
     def came_back(match: EarlierMatch) -> Any:
         return returns_of(match.batch).get(match.earlier_row)
 
-    matches: defaultdict[int, set[EarlierMatch]] = defaultdict(set)
-    asked = {row for row, match in found.items() if match.same >= SamePayment.BILL and came_back(match)}
-    for match in every(asked) if asked else ():
-        if match.same >= SamePayment.BILL:
-            matches[match.row].add(match)
-    accounts = dict(zip(lookup.rows, lookup.accounts(), strict=False)) if asked else {}
+    words_of = cache(lambda batch: _declined_by_persons(store, view, batch))
+    all_of: defaultdict[int, list[EarlierMatch]] = defaultdict(list)
+    asked = {
+        row: match.same for row, match in found.items()
+        if match.same == SamePayment.DECLINED or (match.same >= SamePayment.BILL and came_back(match))
+    }  # fmt: skip
+    for match in matches(asked) if asked else ():
+        is_word = match.same != SamePayment.DECLINED or match.earlier_row in words_of(match.batch)
+        if is_word and (match.same >= SamePayment.BILL or asked[match.row] == SamePayment.DECLINED):
+            all_of[match.row].append(match)
+    accounts = dict(zip(lookup.rows, lookup.accounts(), strict=False)) if all_of else {}
     returned: dict[int, EarlierReturn] = {}
-    for row, some in matches.items():
-        if standing := [match for match in some if not came_back(match)]:
+    for row in asked:
+        if standing := [one for one in all_of[row] if one.same < SamePayment.BILL or not came_back(one)]:
             found[row] = max(standing, key=lambda one: (one.same, not one.was_cancelled, one.batch, one.earlier_row))
+            continue
+        if not (some := set(all_of[row])):
+            del found[row]  # the gateway itself declined it
             continue
         returns = sorted((came_back(match) for match in some), key=lambda one: one["day"])
         latest, own = returns[-1], accounts.get(row, b"").hex().upper()
@@ -471,7 +482,17 @@ def told(
     for row, (_, same, batch, earlier_row, line, at, was_cancelled) in sorted(found.items()):
         name, file = names[batch]
         place, when = place_of(place_word(file), earlier_row, line), to_datetime(at)
+        word = words_of(batch)[earlier_row] if same == SamePayment.DECLINED else None
         earlier.append(
-            Earlier(row, SamePayment(same), name, earlier_row, place, when, was_cancelled, returned.get(row))
+            Earlier(row, SamePayment(same), name, earlier_row, place, when, was_cancelled, word, returned.get(row))
         )
     return earlier
+
+
+def _declined_by_persons(store: Store, view: View, batch: int) -> dict[int, PersonsWord]:
+    """Return by row what persons recorded as declined of a batch; the events stay when its texts are purged."""
+    found: dict[int, PersonsWord] = {}
+    for at, who, why, detail in view.execute(store.fact_statements.resolved, {"batch": batch}):
+        for first, last in read_ranges(json.loads(detail).get(State.DECLINED.value, "")):
+            found |= dict.fromkeys(range(first, last + 1), PersonsWord(to_datetime(at), who, why or ""))
+    return found

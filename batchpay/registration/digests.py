@@ -9,6 +9,7 @@ import io
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from math import ceil
 from typing import cast
@@ -23,6 +24,7 @@ from batchpay.ledger.contract import Ledger
 from batchpay.registration.request_body import RequestForm, texts_of
 from batchpay.schemas import identity
 from batchpay.schemas.columns import GATEWAY_COLUMNS, PAY_ON, PAYMENT_ID
+from batchpay.text import folded
 
 _FIELD_END = "\x1f"
 _ROW_END = "\x1e"
@@ -94,22 +96,24 @@ def identity_digests(ledger: Ledger, found: pl.DataFrame) -> tuple[list[bytes], 
 def payee_columns(ledger: Ledger, frame: pl.DataFrame) -> PayeeColumns:
     """Return who is paid what, as keyed digests, for the check for changed accounts."""
     payees, accounts = payee_digests(ledger, frame)
-    return PayeeColumns(frame["_row"].to_list(), payees, accounts, with_cents(frame)["_cents"].to_list())
+    cents = with_cents(frame)["_cents"].to_list()
+    has_ids = frame["billingInternalId"].null_count() < frame.height
+    by_name = partial(_of_payees, ledger, frame, pl.lit(None, pl.String)) if has_ids else tuple
+    return PayeeColumns(frame["_row"].to_list(), payees, accounts, cents, by_name)
 
 
 def payee_digests(ledger: Ledger, frame: pl.DataFrame) -> tuple[list[bytes], list[bytes]]:
     """Return digests of 8 bytes: of who is paid, and of routing and account number."""
-    internal_id = pl.col("billingInternalId")
-    texts = frame.select(
-        # The payer's own id distinguishes two people with one name. Neither can contain a line break.
-        payee=pl.when(internal_id.is_not_null())
-        .then(pl.concat_str(pl.lit("id\n"), internal_id))
-        .otherwise(pl.col("achNameOnCheck").str.to_lowercase()),
-    )
-    names = texts["payee"].unique().to_list()  # many rows of a file may be of one payee
-    of_name = dict(zip(names, _digests(ledger, "payee", names, 8), strict=True))
-    payees = [of_name[name] for name in texts["payee"]]
-    return payees, account_digests(ledger, frame)
+    return _of_payees(ledger, frame, pl.col("billingInternalId")), account_digests(ledger, frame)
+
+
+def _of_payees(ledger: Ledger, frame: pl.DataFrame, internal_id: pl.Expr) -> list[bytes]:
+    # The payer's own id distinguishes two people with one name. Neither can contain a line break.
+    names = frame.select(pl.coalesce(pl.concat_str(pl.lit("id\n"), internal_id), "achNameOnCheck")).to_series()
+    found = names.unique().to_list()  # many rows of a file may be of one payee
+    texts = [name if name.startswith("id\n") else folded(name) for name in found]
+    of_name = dict(zip(found, _digests(ledger, "payee", texts, 8), strict=True))
+    return [of_name[name] for name in names]
 
 
 def account_digests(ledger: Ledger, frame: pl.DataFrame) -> list[bytes]:

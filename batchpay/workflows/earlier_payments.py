@@ -31,7 +31,7 @@ from batchpay.schemas.columns import PAY_ON, PAYMENT_ID
 from batchpay.schemas.identity import folded, invoices
 from batchpay.schemas.rule import RuleOptions
 from batchpay.settings import PolicySettings, Settings
-from batchpay.text import counted, money, place_of, place_word, row_count
+from batchpay.text import counted, money, place_of, place_word, printable, row_count
 from batchpay.validation.verdict import ChunkResult, Verdict
 from batchpay.workflows.rejected_earlier import RejectedEarlier
 from batchpay.workflows.returned_accounts import may_follow
@@ -285,6 +285,8 @@ class EarlierPayments:
             if one.same is SamePayment.PAYMENT_ID:
                 message = f"was used before in {place}, {_DUE} a paymentId and an invoice number of its own"
                 self.late_failures[one.row] = "paymentId", "duplicate", message
+            elif one.declined is not None:
+                self._take(one, line, cents, rules)
             elif one.same is SamePayment.BILL and not rules.allows_repeated_bills:
                 message = f"is the same bill as {place} (account, direction, amount, invoice number), which is a "
                 message += "payment already: if both are due, submit it with --allow-duplicates --reason TEXT"
@@ -361,6 +363,12 @@ class EarlierPayments:
 
     def _take(self, one: Earlier, line: int | None, cents: int, rules: RuleOptions) -> None:
         place = _place(one)
+        if (word := one.declined) is not None:
+            who, why = (printable(text.replace(";", ","), characters_max=120) for text in (word.who, word.why))
+            told = f"which was in doubt, and {who} recorded on {_day(word.at)} that it was declined ({why})"
+            told += ": look it up at the gateway before it is paid again"
+            self._warn(one, f"is the same payment as {place}, {told}", rules)
+            return
         if one.same is SamePayment.ANOTHER_ID:
             told = " under another paymentId or day, make sure that it is due again"
             if one.was_cancelled:
@@ -473,6 +481,8 @@ def find_payment(payment_id: str, settings: Settings) -> FoundPayment | None:
             older=lambda: ([_NO_BILL], ledger.digest("payment id", [payment_id], _DIGEST_BYTES)),
         )
         for one in ledger.earlier(lookup, environment, days=0, now=ledger.now()):
+            if one.declined is not None:
+                break
             return FoundPayment(one.earlier_batch, one.earlier_row, one.earlier_place, one.at)
         for batch in ledger.batches():
             has_declined = batch.environment is environment and batch.by_state[State.DECLINED].rows

@@ -170,3 +170,16 @@ def test_nothing_to_compare_with_is_not_nothing_unusual() -> None:
     """An empty ledger finds nothing odd because it knows nothing: no comfort in that."""
     assert Anomalies().lines(_place) == ["no earlier payments to compare payees, accounts and amounts with"]
     assert Anomalies(compared=True).lines(_place) == ["compared with earlier payments: nothing unusual"]
+
+
+@pytest.mark.parametrize(
+    ("account", "codes"), [(OTHER, ["changed_account"]), (FIRST, [])], ids=["another account", "the same account"]
+)
+def test_an_id_that_nobody_knows_hides_no_known_name(account: bytes, codes: list[str]) -> None:
+    """With an id added to the row a payment to another account was but a new payee's; a house may begin to give ids."""
+    columns = PayeeColumns([1, 2], [b"id 7----", BOB], [account, OTHER], [1, 1], lambda: [ANN, BOB])
+    history = Remembered(HISTORY)
+    found = variances(history, columns, Environment.LIVE)
+    assert [(one.row, one.code) for one in found] == [*((1, code) for code in codes), (2, "new_payee")]
+    assert all("the last payment had ****1111" in one.message for one in found[:-1])
+    assert history.asked == [(b"id 7----", BOB), (ANN,)], "a name that was asked for is not asked for again"

@@ -108,6 +108,9 @@ def test_one_person_settles_with_a_reason_and_a_password(doubtful: tuple[House, 
     again = house.said("sam", f"/doubts/{batch}", 409, **form, reason="seen in the portal", password=True)
     assert "is no longer in doubt" in again, "also where nothing else of the batch is listed"
     assert len(house.events("resolved")) == 1
+    page = house.page("daniel", f"/files/{house.ask(CREDIT)}/check")
+    assert "was in doubt, and Sam Reyes (sam (web)) recorded on" in page, "who approves it sees who called it declined"
+    assert "are unchanged" not in page
 
 
 def test_to_send_again_takes_a_second_person(doubtful: tuple[House, str, str]) -> None:

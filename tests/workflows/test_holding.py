@@ -134,3 +134,22 @@ def test_a_name_that_is_no_warning_is_refused(desk: Desk) -> None:
 def test_whoever_the_history_names_is_found_again(text: str) -> None:
     """The history has the actor as a text."""
     assert str(Actor.read(text)) == text
+
+
+@pytest.mark.usefixtures("on_both")
+def test_a_known_payee_is_known_however_the_row_is_dressed(desk: Desk) -> None:
+    """Two blanks in the name, or any id beside it, made a payment to another account one to a new payee."""
+    desk.submit(desk.file("may.csv", GRACE, OTHER | {"achNameOnCheck": "Zoë Straße"}))
+    hold(desk, HELD)
+    dressed = [
+        CHANGED | {"achNameOnCheck": name, "paymentId": f"D-{number}", "invoiceNumber": f"D-{number}"}
+        for number, name in enumerate(("GRACE  Quigley", "Zoe\u0308 STRASSE", "Ｇrace Quigley", "Ada Byron"))
+    ]
+    desk.submit(desk.file("june.csv", *dressed))
+    assert [(one.row, one.name) for one in desk.verdict.failures] == [(1, HELD), (2, HELD), (3, HELD)]
+    path = desk.file("july.csv", GRACE | {"paymentId": "P-4", "invoiceNumber": "A-4"}, CHANGED)
+    header, *lines = path.read_text().splitlines()
+    path.write_text("\n".join([f"{header},billingInternalId", *(f"{line},G-7" for line in lines)]) + "\n")
+    desk.submit(path)
+    assert [(one.row, one.name) for one in desk.verdict.failures] == [(2, HELD)]
+    assert desk.verdict.warning_counts.get("achNameOnCheck.new_payee", 0) == 0

@@ -125,7 +125,7 @@ class PostgresReading:
                         found = connection.execute(statement, compared | near | parameters, binary=True)
                         yield from (match for match in starmap(EarlierMatch, found) if match.same)
 
-            return told(self.store, connection, names, lookup, {match.row: match for match in matches()}, matches)
+            return told(self.store, connection, names, lookup, matches)
 
     def runs(self, batch: str) -> list[HostRun]:
         number = batch_number(self.store, batch)[0]

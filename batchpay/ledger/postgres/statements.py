@@ -11,8 +11,8 @@ from functools import cache
 
 from batchpay.ledger.columns import CANCELLED
 from batchpay.ledger.event_chain import DAY_MS, EPOCH_DAY
-from batchpay.ledger.states import ACCEPTED, IN_DOUBT, OPEN, PENDING, REJECTED, SENDING
-from batchpay.payment import SamePayment
+from batchpay.ledger.states import ACCEPTED, DECLINED, IN_DOUBT, OPEN, PENDING, REJECTED, SENDING
+from batchpay.payment import SamePayment as Same
 
 _OPEN = ", ".join(map(str, OPEN))
 _NOW_MS = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
@@ -23,9 +23,8 @@ _COUNTED = ", ".join(map(str, (*OPEN, ACCEPTED)))
 BEGIN, COMMIT, ROLLBACK = "BEGIN", "COMMIT", "ROLLBACK"
 BEGIN_POOLED = (
     "BEGIN; SET LOCAL synchronous_commit = on; SET LOCAL statement_timeout = 0; SET LOCAL jit = off;"
-    " SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL lock_timeout = '5s';"
-    " SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off;"
-    " SET LOCAL search_path = pg_catalog, pg_temp"
+    " SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL lock_timeout = '5s'; SET LOCAL enable_seqscan = off;"
+    " SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL search_path = pg_catalog, pg_temp"
 )
 BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
@@ -73,9 +72,8 @@ REGISTRATION_COUNT = "SELECT registrations FROM batchpay.ledger"
 COUNT_REGISTRATION = "UPDATE batchpay.ledger SET registrations = registrations + 1"
 SET_REGISTRATION = "UPDATE batchpay.batch SET registration = %s WHERE id = %s"
 _MEANWHILE = (
-    "EXISTS (SELECT FROM batchpay.{0} n WHERE n.batch = %(batch)s AND EXISTS (SELECT FROM batchpay.{0} o"
-    " JOIN batchpay.batch b ON b.id = o.batch WHERE o.{0} = n.{0} AND o.batch <> n.batch"
-    " AND b.registration > %(seen)s))"
+    "EXISTS (SELECT FROM batchpay.{0} n WHERE n.batch = %(batch)s AND EXISTS (SELECT FROM batchpay.{0} o JOIN"
+    " batchpay.batch b ON b.id = o.batch WHERE o.{0} = n.{0} AND o.batch <> n.batch AND b.registration > %(seen)s))"
 )
 ADDED_MEANWHILE = f"SELECT {_MEANWHILE.format('fingerprint')} OR {_MEANWHILE.format('payment_id')}"
 WAIT_LONG = "SET LOCAL lock_timeout = '120s'"
@@ -479,15 +477,15 @@ _AT = "greatest(b.registered_at, coalesce(p.sent_at, 0))"
 _IS_SCHEDULED = f"(p.pay_on IS NOT NULL AND p.state IN ({_OPEN}) AND %(days)s > 0)"
 _IS_BILL = (
     "CASE WHEN %(in_file)s = 1 THEN NOT (w.named AND f.named) AND coalesce(abs(w.pay_on - p.pay_on) < %(apart)s, TRUE)"
-    " WHEN w.invoiced AND NOT (w.named AND f.named) THEN TRUE"
-    f" WHEN p.pay_on IS NULL AND p.state IN ({_OPEN}) THEN %(days)s > 0"
-    f" WHEN p.pay_on IS NULL AND w.pay_on IS NULL THEN {_AT} >= %(since)s"
+    f" WHEN w.invoiced AND NOT (w.named AND f.named) THEN TRUE WHEN p.pay_on IS NULL AND p.state IN ({_OPEN}) THEN"
+    f" %(days)s > 0 WHEN p.pay_on IS NULL AND w.pay_on IS NULL THEN {_AT} >= %(since)s"
     f" ELSE abs(coalesce(w.pay_on, %(today)s) - coalesce(p.pay_on, ({_AT} + %(offset)s) / {DAY_MS} + {EPOCH_DAY}))"
     " < CASE WHEN w.pay_on IS NULL THEN %(days)s ELSE %(apart)s END END"
 )
 _EARLIER = (
-    f" JOIN batchpay.payment p ON p.batch = f.batch AND p.row = f.row AND (p.state IN ({_COUNTED}){{}})"
-    f" JOIN batchpay.batch b ON b.id = f.batch AND {_COMPARED}"
+    f" JOIN batchpay.batch b ON b.id = f.batch AND {_COMPARED} JOIN batchpay.payment p ON p.batch = f.batch AND p.row ="
+    f" f.row AND (p.state IN ({_COUNTED}){{}} OR p.state = {DECLINED} AND EXISTS (SELECT FROM batchpay.event e"
+    " WHERE e.kind = 'resolved' AND e.kind <> 'progress' AND e.batch = p.batch))"
 )
 SENT_SINCE = (
     "b.environment = %(environment)s AND (b.registered_at >= %(since)s OR EXISTS (SELECT FROM batchpay.run r"
@@ -502,16 +500,18 @@ PAID_TO_ACCOUNTS = (
     f" (value)) WHERE {_SINCE} AND {_AT} >= %(since)s ORDER BY b.id, p.row"
 )
 EARLIER_BY_PAYMENT_ID = (
-    f"SELECT DISTINCT ON (w.row) w.row, {SamePayment.PAYMENT_ID.value}, f.batch, f.row, p.line, {_AT}, FALSE FROM"
-    " unnest(%(keys)s::bigint[], %(rows)s::int[]) AS w (key, row) JOIN batchpay.payment_id f ON f.payment_id = w.key"
-    f"{_EARLIER.format('')} ORDER BY w.row, f.batch DESC, f.row DESC"
+    f"SELECT DISTINCT ON (w.row) w.row, CASE p.state WHEN {DECLINED} THEN {Same.DECLINED:d} ELSE {Same.PAYMENT_ID:d}"
+    f" END AS same, f.batch, f.row, p.line, {_AT}, FALSE FROM unnest(%(keys)s::bigint[], %(rows)s::int[]) AS w (key,"
+    f" row) JOIN batchpay.payment_id f ON f.payment_id = w.key{_EARLIER.format('')} ORDER BY w.row, same DESC, f.batch"
+    " DESC, f.row DESC"
 )
 _OR_CANCELLED = f" OR p.reasons = '{CANCELLED}' AND %(in_file)s = 0"
 EARLIER_BY_BILL = (
-    f"SELECT DISTINCT ON (w.row) w.row, CASE WHEN {_IS_BILL} THEN {SamePayment.BILL.value} WHEN w.named AND f.named OR"
-    f" {_IS_SCHEDULED} THEN {SamePayment.ANOTHER_ID.value} ELSE 0 END AS same, f.batch, f.row, p.line, {_AT}, p.state ="
-    f" {REJECTED} AS cancelled FROM unnest(%(keys)s::bigint[], %(rows)s::int[], %(named)s::bool[], %(invoiced)s::bool[]"
-    ", %(pay_on)s::int[]) AS w (key, row, named, invoiced, pay_on) JOIN batchpay.fingerprint f ON f.fingerprint = w.key"
+    f"SELECT DISTINCT ON (w.row) w.row, CASE WHEN p.state = {DECLINED} THEN {Same.DECLINED:d} * (w.named AND f.named OR"
+    f" {_IS_BILL})::int WHEN {_IS_BILL} THEN {Same.BILL:d} WHEN w.named AND f.named OR {_IS_SCHEDULED} THEN"
+    f" {Same.ANOTHER_ID:d} ELSE 0 END AS same, f.batch, f.row, p.line, {_AT}, p.state = {REJECTED} AS cancelled FROM"
+    " unnest(%(keys)s::bigint[], %(rows)s::int[], %(named)s::bool[], %(invoiced)s::bool[], %(pay_on)s::int[]) AS w"
+    " (key, row, named, invoiced, pay_on) JOIN batchpay.fingerprint f ON f.fingerprint = w.key"
     f"{_EARLIER.format(_OR_CANCELLED)} ORDER BY w.row, same DESC, cancelled, f.batch DESC, f.row DESC"
 )
 

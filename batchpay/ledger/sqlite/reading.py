@@ -136,4 +136,4 @@ class SqliteReading:
                             place = identity >> ROWS_BITS, identity & ROW_MASK
                             yield EarlierMatch(row, rank >> 1, *place, line, at, was_cancelled=not rank & 1)
 
-            return told(self.store, connection, names, lookup, {match.row: match for match in matches()}, matches)
+            return told(self.store, connection, names, lookup, matches)

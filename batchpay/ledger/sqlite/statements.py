@@ -12,8 +12,8 @@ from typing import Literal
 from batchpay.ledger.columns import CANCELLED
 from batchpay.ledger.event_chain import DAY_MS, EPOCH_DAY
 from batchpay.ledger.moving import TABLES
-from batchpay.ledger.states import ACCEPTED, IN_DOUBT, OPEN, PENDING, REJECTED, SENDING
-from batchpay.payment import SamePayment
+from batchpay.ledger.states import ACCEPTED, DECLINED, IN_DOUBT, OPEN, PENDING, REJECTED, SENDING
+from batchpay.payment import SamePayment as Same
 
 _OPEN = ", ".join(map(str, OPEN))
 _IDS = "IN (SELECT value FROM json_each(?))"
@@ -403,7 +403,7 @@ LAST_PAID_IN = (
 # Payments that an earlier batch has
 
 _COUNTED = f"{_OPEN}, {ACCEPTED}"
-RANK_BITS = 60
+RANK_BITS = 59
 """Above a row's id stands what it is found by: twice its SamePayment, and 1 if it was not cancelled."""
 
 _COMPARED = "(? = '' AND batch.digest <> ? OR batch.name = ?) AND batch.environment = ?"
@@ -423,7 +423,8 @@ BATCH_SINCE = f"SELECT 1 FROM batch WHERE {_SINCE} LIMIT 1"
 _KNOWN = "SELECT value FROM json_each(?) AS wanted WHERE EXISTS (SELECT 1 FROM {0} WHERE {0} = wanted.value)"
 KNOWN_BILLS, KNOWN_PAYMENT_IDS = map(_KNOWN.format, ("fingerprint", "payment_id"))
 _FOUND = f"""
-JOIN row ON row.id = found.id AND (row.state IN ({_COUNTED}){{}})
+JOIN row ON row.id = found.id AND (row.state IN ({_COUNTED}){{}} OR row.state = {DECLINED} AND EXISTS
+    (SELECT 1 FROM event WHERE kind = 'resolved' AND kind <> 'progress' AND event.batch = row.id >> 32))
 JOIN batch ON batch.id = found.id >> 32 AND {_COMPARED}
 LEFT JOIN attempt ON attempt.id = found.id
 GROUP BY wanted.row
@@ -452,13 +453,16 @@ LEFT JOIN attempt ON attempt.id = row.id
 WHERE {_SINCE} AND {_AT} >= :since ORDER BY batch.id, row.id
 """
 EARLIER_BY_PAYMENT_ID = f"""
-SELECT wanted.row, max({SamePayment.PAYMENT_ID.value * 2 + 1} << {RANK_BITS} | found.id), row.line, {_AT}
+SELECT wanted.row, max((iif(row.state = {DECLINED}, {Same.DECLINED:d}, {Same.PAYMENT_ID:d}) * 2 + 1) << {RANK_BITS}
+    | found.id), row.line, {_AT}
 FROM wanted CROSS JOIN payment_id AS found ON found.payment_id = wanted.key {_FOUND.format("")}
 """
 _OR_CANCELLED = f" OR row.reasons = '{CANCELLED}' AND NOT {{in_file}}"
 EARLIER_BY_BILL = f"""
-SELECT wanted.row, max((CASE WHEN {_IS_BILL} THEN {SamePayment.BILL.value}
-    WHEN wanted.named AND found.named OR {_IS_SCHEDULED} THEN {SamePayment.ANOTHER_ID.value} ELSE 0
+SELECT wanted.row, max((CASE
+    WHEN row.state = {DECLINED} THEN {Same.DECLINED:d} * (wanted.named AND found.named OR {_IS_BILL})
+    WHEN {_IS_BILL} THEN {Same.BILL:d}
+    WHEN wanted.named AND found.named OR {_IS_SCHEDULED} THEN {Same.ANOTHER_ID:d} ELSE 0
     END * 2 + (row.state <> {REJECTED})) << {RANK_BITS} | found.id),
     row.line, {_AT}
 FROM wanted CROSS JOIN fingerprint AS found ON found.fingerprint = wanted.key
