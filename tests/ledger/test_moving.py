@@ -265,9 +265,9 @@ def test_rows_that_a_killed_run_was_sending_arrive_in_doubt(mover: Mover) -> Non
 
 @pytest.fixture
 def few_files() -> Iterator[None]:
-    """Let this process open a dozen more files than it has open now."""
+    """Let this process open sixteen more files than it has open now: fewer than there are batches."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/dev/fd").iterdir())) + 12, before[1]))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/dev/fd").iterdir())) + 16, before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
