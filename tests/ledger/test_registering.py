@@ -27,7 +27,6 @@ from batchpay.ledger.columns import (
 )
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
 from batchpay.ledger.postgres import store as postgres_store
-from batchpay.ledger.sqlite import audit
 from batchpay.ledger.sqlite import store as sqlite_store
 from batchpay.outcome import Outcome
 from batchpay.payment import Environment, SamePayment, State, Totals
@@ -110,7 +109,7 @@ def test_registering_authenticates_no_earlier_registration_again(
         made[batches] += 1
         return authenticate(*parts)
 
-    for module in (event_chain, audit, sqlite_store, postgres_store):
+    for module in (event_chain, sqlite_store, postgres_store):
         monkeypatch.setattr(module, "event_mac", counted)
     for batches in range(12):
         name = register(ledger, columns(ledger, [1], salt=f"{batches}"), rejected([2]), content=bytes([batches]))
