@@ -12,8 +12,9 @@ import io
 import ipaddress
 import re
 import sqlite3
+from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -177,11 +178,13 @@ def _say_headers(answer: Response) -> Response:
     return answer
 
 
-def _menu(here: Site, person: Person) -> list[tuple[str, str, tuple[str, ...], int, str, str]]:
+def _menu(
+    here: Site, person: Person, asked_again: Callable[[], list[doubts.Batch]]
+) -> list[tuple[str, str, tuple[str, ...], int, str, str]]:
     """Return the links at the top of every page: name, endpoint, blueprints, how much waits there, of what, tone."""
     try:
         waiting, doubtful = len(approval.waiting_for(here, person)), doubts.rows_in_doubt(here)
-        waiting += sum(len(batch.mine) for batch in doubts.asked_again(here)) if person.may("approve") else 0
+        waiting += sum(len(batch.mine) for batch in asked_again()) if person.may("approve") else 0
     except BatchpayError:  # the page itself says what is wrong with the ledger
         waiting = doubtful = 0
     return [
@@ -196,9 +199,10 @@ def _menu(here: Site, person: Person) -> list[tuple[str, str, tuple[str, ...], i
 def _shared_context() -> dict[str, Any]:
     """Return what every page shows around its content."""
     here, person = site(), g.get("person")
+    asked_again = cache(partial(doubts.asked_again, here))  # the menu and To approve show the same
     return {
-        "menu": lambda: _menu(here, person) if person else [],  # a fragment has none
-        "asked_again": lambda: doubts.asked_again(here),
+        "menu": lambda: _menu(here, person, asked_again) if person else [],  # a fragment has none
+        "asked_again": asked_again,
         "me": person,
         "to_confirm": lambda: len(enrollment.to_confirm(here, person)) if person else 0,
         "gateway": here.gateway_host,

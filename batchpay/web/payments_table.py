@@ -36,6 +36,7 @@ FOUND_MAX = BLOCK
 _SORTED_MAX = 200_000
 """A larger file has its own order and that by amount alone: each order is kept as a list of its own."""
 _MARK_BYTES = 8
+_AS_JSON = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
 _TABLES = """
     CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
     CREATE TABLE block (list TEXT NOT NULL, at INTEGER NOT NULL, sealed BLOB NOT NULL, PRIMARY KEY (list, at))
@@ -189,7 +190,7 @@ def remove_tables(store: WebStore, unpurged: Collection[str]) -> None:
 
 def _text(row: Sequence[Any]) -> str:
     shown = [printable(cell) if isinstance(cell, str) and not cell.isprintable() else cell for cell in row]
-    return json.dumps(shown, ensure_ascii=False)
+    return _AS_JSON(shown)
 
 
 def _block(texts: Sequence[str], numbers: Sequence[int], at: int) -> bytes:
@@ -197,8 +198,12 @@ def _block(texts: Sequence[str], numbers: Sequence[int], at: int) -> bytes:
 
 
 def _words(text: str) -> set[str]:
-    plain = "".join(one for one in unicodedata.normalize("NFD", folded(text)) if not unicodedata.combining(one))
-    return set(re.sub(r"(?<=\d),(?=\d{3})", "", plain).replace("*", "").replace(",", " ").split())
+    plain = text.lower()
+    if not text.isascii():  # most are, and nothing of these needs to be folded
+        plain = "".join(one for one in unicodedata.normalize("NFD", folded(text)) if not unicodedata.combining(one))
+    if "," in plain:
+        plain = re.sub(r"(?<=\d),(?=\d{3})", "", plain).replace(",", " ")
+    return set(plain.replace("*", "").split())
 
 
 def _list(flag: str, order: str) -> str:

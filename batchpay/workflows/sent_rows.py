@@ -35,7 +35,7 @@ def masked_rows(
     is_known = ledger is not None and batch is not None
     released = released_rows(ledger, batch, decisions) if ledger is not None and batch is not None else None
     returned = pl.Series(list(checked.returned.lifts), dtype=pl.UInt32)
-    for rows in rows_to_send(ledger, checked, decisions, batch):
+    for rows in rows_to_send(ledger, checked, decisions, batch, released):
         frame = checked.warned.among(rows)
         warnings = pl.col(WARNED) if WARNED in frame.columns else pl.lit(None, pl.String)
         is_released = pl.lit(value=False) if released is None else pl.col("_row").is_in(released.implode())
@@ -69,14 +69,16 @@ def rows_to_send(
     checked: FileCheck,
     decisions: Decisions,
     batch: BatchSummary | None,
+    released: pl.Series | None = None,
 ) -> Iterator[pl.DataFrame]:
-    """Yield the rows that would be sent now, in file order; arguments as for `propose`."""
+    """Yield the rows that would be sent now, in file order; arguments as for `propose`, and `released_rows` if read."""
     frames = valid_rows(checked.source, checked.request.rules, checked.verdict)
     if ledger is None or batch is None:
         yield from frames
         return
     pending, _ = pending_rows(ledger, batch)
-    waiting = pl.concat([pending, released_rows(ledger, batch, decisions)])
+    released = released_rows(ledger, batch, decisions) if released is None else released
+    waiting = pl.concat([pending, released])
     for frame in frames:
         some = frame.filter(pl.col("_row").is_in(waiting.implode()))
         if some.height:
