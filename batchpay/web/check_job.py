@@ -33,7 +33,7 @@ from batchpay.web.grid import GridWriter, grid_path
 from batchpay.web.payments_table import known_of, table_path, write_payments
 from batchpay.web.spool import MARKED, Row
 from batchpay.web.task import SealedFile, Task, mapping_for, options_of, reading_of, request_of
-from batchpay.web.words import rejects_name
+from batchpay.web.words import ASKS, as_sentence, rejects_name, without_options
 from batchpay.workflows import check as workflow
 from batchpay.workflows.check import Preview
 from batchpay.workflows.map_file import FileToMap, propose_map
@@ -77,7 +77,9 @@ def _mapped(task: Task, path: str, ledger: Ledger, kept: dict[str, str | bytes |
         if is_ready:
             return _dry_run(task.with_map(found), path, ledger)
         kept["proposal"] = spool.seal_json(ledger, task.file["id"], "proposal", found)
-        raise FileRefused("This file has its own column names.") from None
+        open_needed = (one for one in found["questions"] if one["needed"] and not one["typed"])
+        lacking = [one["question"] for one in open_needed if not one["choices"]]
+        raise FileRefused(as_sentence("; ".join(lacking)) if lacking else ASKS) from None
 
 
 def _to_keep(task: Task, path: str, ledger: Ledger, preview: Preview) -> dict[str, str | bytes | None]:
@@ -230,7 +232,7 @@ def _plainly(sentence: str, name: str) -> str:
     sentence = re.sub("^(is|has|can't|changed|contains|must|states) ", r"it \1 ", sentence)
     sentence = sentence.removesuffix("; name one with --sheet")
     sentence = sentence.removesuffix(". If these are due as well: --again --reason TEXT")
-    sentence = re.sub(r" \(use --encoding.*\)", ": choose below what it is", sentence)
+    sentence = re.sub(r" \(use --encoding.*\)", ": choose below what it is", without_options(sentence))
     return re.sub(r"state --expect-rows (\S+) --expect-total (\S+)", r"say below that you expect \1 and \2", sentence)
 
 
@@ -241,14 +243,8 @@ def _end(task: Task, state: str, code: int, **values: Any) -> int:
         values |= {"facts": None, "totals": None, "plan": None, "seal": None}
     with task.store.write() as db:
         if task.store.move(db, task.file["id"], "checking", state, **values):
-            asks = values.get("proposal") is not None
-            said = (
-                "checked it"
-                if state == "checked"
-                else "asked which column is which"
-                if asks
-                else f"refused it: {values['told']}"
-            )
+            refused = "asked which column is which" if values["told"] == ASKS else f"refused it: {values['told']}"
+            said = "checked it" if state == "checked" else refused
             task.store.note(db, "batchpay", task.file["id"], said)
     return code
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 from flask import Blueprint, Response, abort, jsonify, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
@@ -25,6 +26,7 @@ from batchpay.web.sign_in import current_person, needs
 from batchpay.web.site import Site, download, given_file, name_of, refusal, site
 from batchpay.web.spool import Row
 from batchpay.web.words import STATES, as_sentence
+from batchpay.workflows.policy import is_zone
 
 blueprint = Blueprint("files", __name__)
 
@@ -128,12 +130,13 @@ def home() -> ResponseReturnValue:
     asked, order = asked if asked in _FILTERS else "all", order if order in _ORDERS else ""
     wanted, names = request.args.get("q", "").strip()[:100], people_by_name(here)
     since, until = (_asked_day(name) for name in ("since", "until"))
+    zone = ZoneInfo(key) if is_zone(key := request.args.get("zone", "")) else None
     condition = _FOUND if asked == "all" and (wanted or since or until) else _FILTERS[asked]
     listed = here.store.all(
         f"SELECT id, name, batch, uploaded_by FROM file WHERE {condition}"  # noqa: S608 - our own names
         f" AND uploaded_at >= ? AND uploaded_at < ? ORDER BY {_ORDERS[order][1]}",
-        _begin_of(since) if since else 0,
-        _begin_of(until + timedelta(days=1)) if until else math.inf,
+        _begin_of(since, zone) if since else 0,
+        _begin_of(until + timedelta(days=1), zone) if until else math.inf,
     )
     sight, text = in_sight(), wanted.casefold()
     matching = [
@@ -148,7 +151,7 @@ def home() -> ResponseReturnValue:
     rows = [(file, totals_of(file), left_of(here, file)) for file in found]
     left = max(0, len(matching) - LISTED)
     orders = {name: said for name, (said, _) in _ORDERS.items()}
-    asked_for = {"shown": asked, "order": order, "wanted": wanted, "since": since, "until": until}
+    asked_for = {"shown": asked, "order": order, "wanted": wanted, "since": since, "until": until, "zone": zone}
     return render_template("home.html", rows=rows, left=left, names=names, orders=orders, **asked_for)
 
 
@@ -158,9 +161,9 @@ def _asked_day(name: str) -> date | None:
     return day if day is not None and date(1970, 1, 2) <= day < date(9999, 1, 1) else None
 
 
-def _begin_of(day: date) -> float:
-    """Return when a day begins on this machine, in whose zone times are shown."""
-    return datetime.combine(day, datetime.min.time()).astimezone().timestamp()
+def _begin_of(day: date, zone: ZoneInfo | None) -> float:
+    """Return when a day begins in the reader's zone, in which the page's script shows times; without it, in ours."""
+    return datetime.combine(day, datetime.min.time(), zone).timestamp()
 
 
 class Left(NamedTuple):

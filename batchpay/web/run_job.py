@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from batchpay.approval.plan import Plan, PlanText
-from batchpay.errors import BatchpayError, FileRefused, NotUsable, RunStopped, WaitingForPerson, WrongUse
+from batchpay.errors import BatchpayError, FileRefused, NotAsApproved, NotUsable, RunStopped, WaitingForPerson, WrongUse
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Totals
@@ -24,7 +24,7 @@ from batchpay.settings import Settings
 from batchpay.text import counted
 from batchpay.web.acts import makers, page_settings, signed
 from batchpay.web.task import ProgressWriter, Task, options_of, request_of
-from batchpay.web.words import unknown_batch
+from batchpay.web.words import changed_since, unknown_batch
 from batchpay.workflows.approve import add_approval, view_plan
 from batchpay.workflows.check import dry_run
 from batchpay.workflows.requests import Decisions, SendOptions, run_request
@@ -154,10 +154,11 @@ def _is_begun(task: Task) -> bool:
 
 def _send_back(task: Task, error: BatchpayError) -> int:
     """Send the file back to be checked and approved again: what would be sent now is not what was approved."""
+    why = changed_since(error.lines) if isinstance(error, NotAsApproved) else str(error)
     with task.store.write() as db:
-        told = f"Nothing was sent: {error}. Check the file again."
+        told = f"Nothing was sent: {why}. Check the file again."
         task.store.move(db, task.file["id"], "sending", "checked", told=told, plan=None, seal=None)
-        task.store.note(db, "batchpay", task.file["id"], f"sent nothing: {error}")
+        task.store.note(db, "batchpay", task.file["id"], f"sent nothing: {why}")
     return error.exit_code
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -15,10 +15,11 @@ from batchpay.payment import ON_THE_WEB, Direction, Totals, parse_cents
 from batchpay.schemas.columns import COLUMNS
 from batchpay.schemas.words import called, header_key, parts_of
 
-_OPTION = re.compile(
-    r",? or (?:use|submit it with) --[a-z-]+(?: --reason TEXT)?| \(batchpay [a-z ]+\)|: submit FILE --release.*"
-)
+_OPTION = re.compile(r",? or (?:use|submit it with) --[a-z-]+(?: --reason TEXT)?| \(batchpay [a-z ]+\)")
+_RELEASE = re.compile(r"(?:: | \()(?:submit )?(?:FILE )?--release --rows [^)]*\)?")
+_RELEASE_ALL = re.compile(r": submit --release .*")
 _COLUMN = re.compile("|".join(COLUMNS))
+_TOTALS = re.compile("to send: total is (.+), approved was (.+)")
 _ON_THE_PAGE = re.compile(rf" \({re.escape(ON_THE_WEB)}\)(?=\)?$)")
 _KINDS = {"xlsx": "xlsx", "xlsm": "xlsx", "parquet": "parquet", "pq": "parquet"}
 
@@ -38,6 +39,8 @@ STATES = {
 }
 """Where a file is. Anything worse than its state, such as a payment in doubt, is shown instead of it."""
 
+ASKS = "This file has its own column names."
+"""What a check says that waits for answers about columns."""
 BECAME = {"accepted": "was paid", "declined": "was refused"}
 """What a person records of a payment in doubt, as the history says it."""
 
@@ -67,7 +70,7 @@ def needs_answer(file: Mapping[str, Any]) -> bool:
     """Return whether a check only waits for its person's answer: about columns, the sheet, or the encoding."""
     asked = ("choose below what it is", "has several sheets of payments")
     told = (file["told"] or "") if file["state"] == "refused" else ""
-    return bool(told) and (file["proposal"] is not None or any(words in told for words in asked))
+    return told == ASKS or any(words in told for words in asked)
 
 
 def seal(characters: str | None) -> str:
@@ -77,7 +80,18 @@ def seal(characters: str | None) -> str:
 
 def as_sentence(message: str) -> str:
     """Write a message of the command line as a sentence of a page."""
-    return f"{message[:1].upper()}{message[1:]}."
+    return f"{message[:1].upper()}{message[1:].removesuffix('.')}."
+
+
+def changed_since(lines: Sequence[str]) -> str:
+    """Say in one sentence how what would be sent differs from a plan; `lines` are those of NotAsApproved."""
+    found = [line.strip() for line in lines[1:]]
+    totals = next((match for line in found if (match := _TOTALS.fullmatch(line))), None)
+    if totals is None:
+        others = f", and {text.counted(len(found) - 1, 'other thing')} changed" if len(found) > 1 else ""
+        first = re.sub("^over limits is (.*), approved was none$", r"it is above a limit, \1", found[0])
+        return f"something changed after it was approved ({first.replace('origin is', 'the gateway is')}{others})"
+    return f"something changed after it was approved (now {totals[1]} would be sent, and {totals[2]} were approved)"
 
 
 def left_out(facts: dict[str, Any]) -> dict[str, Any]:
@@ -130,10 +144,17 @@ def rule(name: str) -> str:
     return f"{field(column)}: {code(what)}"
 
 
-@lru_cache(1000)
 def without_options(message: str) -> str:
-    """Write a message for the page: columns as people say them, and without what a command or its option would do."""
-    return _COLUMN.sub(lambda found: field(found[0]), _OPTION.sub("", message))
+    """Say in a message what a person does on the page, in place of what a command or its option would do."""
+    message = _RELEASE.sub(", on this file's page once its other payments are sent", message)
+    message = _RELEASE_ALL.sub(": to send them, upload them as a file of their own", message)
+    return _OPTION.sub("", message)
+
+
+@lru_cache(1000)
+def for_people(message: str) -> str:
+    """Write a message for the page: columns as people say them, and without options."""
+    return _COLUMN.sub(lambda found: field(found[0]), without_options(message))
 
 
 def rejects_name(name: str) -> str:
@@ -169,7 +190,7 @@ FILTERS: dict[str, Any] = {
     "several_currencies": several_currencies,
     "moves": moves,
     "left_out": left_out,
-    "without_options": without_options,
+    "for_people": for_people,
     "printable": text.printable,
     "unknown_batch": unknown_batch,
     "needs_answer": needs_answer,

@@ -256,7 +256,7 @@ def test_open_data_of_a_city_lacks_accounts() -> None:
 
 def test_a_payment_id_is_offered_only_where_it_tells_the_rows_apart() -> None:
     """A template of cells that two rows share would reject both."""
-    assert "paymentId" in asked(draft_of())
+    assert "from its Vendor ID and Invoice Number, so that" in asked(draft_of())["paymentId"].text
     assert "paymentId" not in asked(draft_of(**{"Vendor ID": ["V1", "V1", "V3"], "Invoice Number": ["1", "1", "3"]}))
     assert "paymentId" not in asked(draft_of(**{"Invoice Number": ["1", None, "3"]}))
 

@@ -388,7 +388,10 @@ def test_nobody_lets_a_file_above_a_limit_through_where_the_settings_require_no_
 
 @pytest.mark.parametrize("changed", ["gateway", "rule", "another file", "limit"])
 def test_what_would_be_sent_now_is_what_was_approved(house: House, changed: str) -> None:
-    """Another gateway, another way to read the file in web.db, a row paid by another file, a limit: nothing is sent."""
+    """Another gateway, another way to read the file in web.db, a row paid by another file, a limit: nothing is sent.
+
+    Why was a chain of each total that differed.
+    """
     file_id = house.ask(*ROWS, {**WRONG, "amount": "1,250.00"}, partial="yes")
     if changed == "another file":
         house.sent({**ROWS[0], "paymentId": "A"})
@@ -405,7 +408,14 @@ def test_what_would_be_sent_now_is_what_was_approved(house: House, changed: str)
     house.work()
     assert not house.arrived
     assert house.file(file_id)["state"] == "checked"
-    assert "Nothing was sent" in house.file(file_id)["told"]
+    said = {
+        "another file": "now 2 rows and 50.75 would be sent, and 3 rows and 60.75 were approved",
+        "rule": "now 4 rows and 1,310.75 would be sent, and 3 rows and 60.75 were approved",
+        "gateway": "the gateway is http://127.0.0.1:10, approved was http://127.0.0.1:9",
+        "limit": "it is above a limit, the payments add up to 60.75, 0.01 more than limits.max_total (60.74)",
+    }  # fmt: skip
+    told = f"Nothing was sent: something changed after it was approved ({said[changed]}). Check the file again."
+    assert house.file(file_id)["told"] == told
     house.post("maria", f"/files/{file_id}/ask", 409)
 
 

@@ -321,11 +321,15 @@ def _on_a_phone(office: Office, run: str) -> None:
         ("13-phone-files", office.url),
         ("14-phone-run", run),
         ("15-phone-check", run.replace("/run", "/check")),
+        ("22-phone-payments", run.replace("/run", "/payments")),
         ("16-phone-history", f"{office.url}history"),
         ("21-phone-returns", f"{office.url}returns"),
     ):
         nina.goto(address)
         assert nina.evaluate("document.documentElement.scrollWidth") <= 390, name
+        shown = "[...document.querySelectorAll('.bar nav a, .chips a, .list td, .payments td')]"
+        cut = "one.getBoundingClientRect().right > 390 || one.scrollWidth > one.clientWidth + 1"
+        assert nina.evaluate(f"{shown}.filter(one => {cut}).map(one => one.textContent)") == [], name
         look(nina, name)
     nina.keyboard.press("Tab")
     expect(nina.get_by_role("link", name="Skip to content")).to_be_focused()

@@ -120,7 +120,7 @@ def test_a_file_without_what_a_payment_needs_asks_nothing(house: House) -> None:
     answer = house.post("maria", "/files", file=(io.BytesIO(b"Payee,Note\nAnn Lee,May\n"), "list.csv"))
     house.work()
     answer = house.get("maria", f"/files/{answer.headers['Location'].rsplit('/', 1)[1]}/check")
-    assert "This file can’t be paid as it is." in words_of(answer)
+    assert "This file can’t be paid as it is" in words_of(answer)
     assert "it has no bank details" in words_of(answer)
     assert "answer." not in answer.get_data(as_text=True)
 

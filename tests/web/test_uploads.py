@@ -129,9 +129,10 @@ def test_what_is_not_taken_is_told_at_once(house: House, form: dict[str, Any], t
     ("", "cba"), ("?sort=oldest", "abc"), ("?sort=name", "abc"), ("?sort=status", "cab"), ("?sort=DROP", "cba"),
     ("?until=2026-11-18", "a"), ("?since=2026-11-19", "cb"), ("?since=2026-11-19&until=2026-11-19&sort=name", "b"),
     ("?since=yesterday", "cba"), ("?since=9000-12-31", ""), ("?until=9999-12-31", "cba"), ("?since=0001-01-01", "cba"),
+    ("?until=2026-11-18&zone=Pacific/Kiritimati", ""), ("?until=2026-11-18&zone=../America", "a"),
 ])  # fmt: skip
 def test_the_list_is_sorted_and_found_by_day(house: House, asked: str, names: str) -> None:
-    """A day is one of the zone in which the page shows times; nonsense is not asked for."""
+    """A day is one of the zone in which the page shows times, the reader's; nonsense is not asked for."""
     for day, (name, state) in enumerate((("a", "stopped"), ("B", "done"), ("c", "checked"))):
         at = datetime(2026, 11, 18 + day, 23, 59).astimezone().timestamp()
         with house.store.write() as db:

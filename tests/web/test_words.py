@@ -13,7 +13,7 @@ from batchpay import ledger
 from batchpay.ledger.records import ARRIVED, CLOCK_ACCEPTED, MACHINE_ACCEPTED, WITNESS_ACCEPTED
 from batchpay.schemas.columns import COLUMNS
 from batchpay.schemas.words import called
-from batchpay.web.words import field, named, rule, without_options
+from batchpay.web.words import as_sentence, field, for_people, named, rule
 from tests.support.layouts import LAYOUTS
 from tests.web.house import ROWS, House
 from tests.web.test_check_page import check_page, send
@@ -47,7 +47,50 @@ def test_a_field_is_named_beside_its_heading(column: str, own: str | None, shown
 def test_rules_and_messages_are_in_the_same_words() -> None:
     """A chip said "ascii", and a message told people to fill in achCheckNumber."""
     assert rule("achNameOnCheck.ascii") == "name on the account: special letters"
-    assert without_options("fill in achCheckNumber") == "fill in check number"
+    assert for_people("fill in achCheckNumber") == "fill in check number"
+
+
+@pytest.mark.parametrize(("message", "shown"), [
+    ("1 row waits for a person, released by name alone: submit --release --rows 500 --reason TEXT",
+     "1 row waits for a person, released by name alone, on this file's page once its other payments are sent"),
+    ("it was returned, or if it is right after all, release it by name (--release --rows 500 --reason TEXT)",
+     "it was returned, or if it is right after all, release it by name, on this file's page once its other payments "
+     "are sent"),
+    ("2 rows, 3.00, that an earlier submission rejected are valid now: submit --release --as-of 2026-11-02 --reason "
+     "TEXT sends them",
+     "2 rows, 3.00, that an earlier submission rejected are valid now: to send them, upload them as a file of their "
+     "own"),
+    ("its rows can't be seen; show or delete them, or use --include-hidden",
+     "its rows can't be seen; show or delete them"),
+])  # fmt: skip
+def test_people_are_told_what_to_do_on_the_page(message: str, shown: str) -> None:
+    """The page told people to give an option of the command line."""
+    assert for_people(message) == shown
+
+
+def test_a_sentence_ends_once() -> None:
+    """After a failed start the run page ended in two full stops."""
+    assert as_sentence("it did not start.") == as_sentence("it did not start") == "It did not start."
+
+
+def test_a_file_that_can_not_be_paid_needs_no_answers(house: House) -> None:
+    """The list said "needs your answers" of a file without account numbers, and its page had nothing to answer."""
+    file_id = send(house, b"Payee,Amount\nAnn Lee,1.00\nBo Hart,2.00\n")
+    for path in ("/", f"/files/{file_id}/check"):
+        page = house.page("maria", path)
+        assert "can’t be paid as it is" in page and "it has no bank details, neither routing nor account" in page
+        assert "needs your answers" not in page and "until you agree" not in page
+    assert "refused it: " in page and "asked which column" not in page
+
+
+def test_the_last_day_told_is_the_last_day_shown(house: House) -> None:
+    """Above days that ended in December it said "up to 2027-11-29", a year from now."""
+    often = {
+        "recurringIndicator": "TRUE", "recurringBillingCycle": "MONTHLY", "recurringEndOfMonth": "N",
+        "recurringAgreementFlag": "1", "recurringStartDate": "12/07/2026", "recurringNumOfPayments": "3",
+    }  # fmt: skip
+    page = house.page("maria", f"/files/{house.upload(ROWS[0] | often)}/check")
+    assert "Day by day, up to 2027-02-07 " in page
 
 
 def test_a_file_with_its_own_headings_is_told_by_them(house: House) -> None:

@@ -505,7 +505,8 @@ class _Proposer:
         if frame.null_count().sum_horizontal()[0] or frame.n_unique() < frame.height:
             return
         made = "-".join(f"{{{name}}}" for name in names)
-        text = "should each row get a paymentId from these cells, so that no mistake with files pays it twice?"
+        told = " and ".join(map(column_name, names))
+        text = f"should each row get a paymentId from its {told}, so that no mistake with files pays it twice?"
         choices = (
             Choice("yes", (Entry("templates", PAYMENT_ID, made, "is different in every row"),)),
             Choice("no"),

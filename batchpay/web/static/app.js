@@ -10,6 +10,8 @@ const shown = { year: "numeric", month: "short", day: "numeric", hour: "2-digit"
 for (const one of document.querySelectorAll("time[datetime]"))
   one.textContent = new Date(one.dateTime).toLocaleString("en-US", { ...shown, second: "seconds" in one.dataset ? "2-digit" : undefined });
 
+for (const one of document.querySelectorAll("[name=zone]")) one.value = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
 /* What only pages of this address know, beside the session's cookie, which browsers send to every port of this machine. */
 let own = "";
 try { own = localStorage.page ||= [...crypto.getRandomValues(new Uint8Array(32))].map(one => one.toString(16).padStart(2, "0")).join(""); } catch { /* no storage: the cookie alone */ }
