@@ -43,17 +43,7 @@ from batchpay.validation.compiled_rules import (
     nothing_proven,
     rule_book,
 )
-from batchpay.validation.duplicates import (
-    InFile,
-    Late,
-    LateRows,
-    NullWords,
-    Places,
-    Repeats,
-    Unfit,
-    Uniqueness,
-    late_in_file,
-)
+from batchpay.validation.duplicates import Late, LateRows, NullWords, Places, Unfit, Uniqueness, late_in_file
 from batchpay.validation.payees import PAYEE, Payees
 from batchpay.validation.rejects import packed, unpacked
 from batchpay.validation.sums import Sums
@@ -118,8 +108,6 @@ class RowCheck:
         self._rows = 0
         self._clean: list[pl.Series] = []
         """One bit per row, chunk by chunk: it is proven and has no warning."""
-        self._repeats: Repeats
-        self._in_file: list[InFile] = []
         self._null_words, self._payees = NullWords(), Payees(storage)
 
     def results(self) -> Iterator[ChunkResult]:
