@@ -494,3 +494,41 @@ def test_long_names_stay_within_a_narrow_window(office: Office) -> None:
         for address in pages:
             daniel.goto(address)
             assert daniel.evaluate("document.documentElement.scrollWidth") <= width, (width, address)
+
+
+def test_the_approver_finds_the_changed_account_among_a_thousand(office: Office) -> None:
+    """By one click, by name and by the last four; no whole account number reaches the approver's browser."""
+    account, changed = "648481234", "648400077661"
+    rows = [
+        {"paymentId": f"T{n}", "invoiceNumber": f"INV-T{n}", "amount": f"{n}.10", "achNameOnCheck": f"Worker {n}",
+         "achAccountNumber": f"6485{n:05}3"}
+        for n in range(1, 1008)
+    ]  # fmt: skip
+    known = rows[643] | {"achNameOnCheck": "Zelda Quist", "achAccountNumber": account}
+    rows[643] = known | {"achAccountNumber": changed}
+    (office.folder / "before.csv").write_bytes(csv_of(known | {"paymentId": "T0", "invoiceNumber": "INV-T0"}))
+    assert office.home.run("submit", "before.csv").returncode == 0
+    maria = office.sign_in("maria")
+    content: Any = {"name": "thousand.csv", "mimeType": "text/csv", "buffer": csv_of(*rows)}
+    maria.get_by_label("choose a file").set_input_files(content)
+    maria.get_by_role("button", name="Request approval").click()
+    maria.wait_for_url("**/approve")
+    daniel = office.sign_in("daniel")
+    daniel.goto(maria.url)
+    expect(daniel.locator("#payments-title")).to_contain_text("1,007")
+    table = daniel.locator("#sheet tbody tr")
+    daniel.get_by_role("link", name="1 changed account").click()
+    expect(table).to_have_count(1)
+    for sought in ("zelda quist", "7661"):
+        daniel.get_by_label("Find payments").fill(sought)
+        daniel.get_by_role("button", name="Find", exact=True).click()
+        expect(daniel.get_by_text(f"1 payment with {sought}")).to_be_visible()
+        for text in ("Zelda Quist", "644.10 USD", "****7661", "new", "changed account"):
+            expect(table).to_contain_text(text)
+        shown = daniel.content()
+        assert account not in shown and changed not in shown
+    look(daniel, "30-changed-account")
+    with daniel.expect_download() as download:
+        daniel.get_by_role("link", name="Download all, masked").click()
+    told = download.value.path().read_text()
+    assert told.count("\n") == 1008 and "****7661" in told and not re.search("[0-9]{9}", told)
