@@ -52,6 +52,8 @@ class Payment(NamedTuple):
     row: int
     line: int | None
     name: str
+    invoice: str | None
+    payment_id: str | None
     direction: str
     amount: str
     currency: str
@@ -112,7 +114,8 @@ def write_payments(
                 )
         found_by: defaultdict[str, list[int]] = defaultdict(list)
         words_of = cache(_words)
-        for n, one in enumerate(rows.select("name", "account", "amount").iter_rows()):
+        sought = rows.select("name", "account", "amount", "invoiceNumber", "paymentId").fill_null("")
+        for n, one in enumerate(sought.iter_rows()):
             for word in set().union(*map(words_of, one)):
                 found_by[word].append(n)
         marks = ledger.digest("search", list(found_by), _MARK_BYTES)
@@ -153,7 +156,7 @@ class Payments:
         return [Payment(*one) for one in json.loads(plain)]
 
     def search(self, text: str) -> list[Payment]:
-        """Return the first payments that have every word: of the name, an amount, or an account's last four."""
+        """Return the first payments that have every word: of the name, invoice, paymentId, amount, last four."""
         words = _words(text)
         marks = self._ledger.digest("search", sorted(words), _MARK_BYTES)
         if not marks:

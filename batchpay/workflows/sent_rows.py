@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 FLAGS = "flags"
 """Codes of warnings, `changed_account`, and why a row is sent though it was not: `released`, `returned`, `pending`."""
-SHOWN = ("row", "line", "name", "direction", "amount", "currency", "account", "first_seen", PAY_ON, FLAGS, "warnings")
+SHOWN = (
+    "row", "line", "name", *(NAMED := ("invoiceNumber", "paymentId")), "direction", "amount", "currency", "account",
+    "first_seen", PAY_ON, FLAGS, "warnings",
+)  # fmt: skip
 """The columns of a masked row, all text but `row`, `line` and FLAGS, a list; `first_seen` is a day or `new`."""
 
 
@@ -48,6 +51,7 @@ def masked_rows(
             row="_row",
             line="_line",
             name="achNameOnCheck",
+            **{name: name if name in frame.columns else pl.lit(None, pl.String) for name in NAMED},
             direction="transactionType",
             amount="amount",
             currency=pl.col("currencyCode").fill_null("USD") if "currencyCode" in frame.columns else pl.lit("USD"),

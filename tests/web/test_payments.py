@@ -43,10 +43,10 @@ def test_the_one_changed_account_is_found_among_all(house: House) -> None:
         page = house.page(name, path)
         assert "Payments to send 250" in page and "1 changed account" in page
         page = house.page(name, f"{path}?flag=changed_account")
-        assert "172 Payee 171 171.00 USD send ****7666 new changed account" in page and "Payee 170" not in page
+        assert "172 Payee 171 INV-171 171.00 USD send ****7666 new changed account" in page and "Payee 170" not in page
     for sought in ("payee 171", "171.00", "7666", "****7666 Payee"):
         page = house.page("daniel", f"{base}?find={sought}")
-        assert "172 Payee 171 171.00 USD" in page and "1 payment with" in page, sought
+        assert "172 Payee 171 INV-171 171.00 USD" in page and "1 payment with" in page, sought
     assert "0 payments with" in house.page("daniel", f"{base}?find=nobody")
     kept = table_path(house.site.home, file_id).read_bytes()
     everything = (
@@ -59,10 +59,11 @@ def test_the_one_changed_account_is_found_among_all(house: House) -> None:
 
 def test_a_payment_is_found_as_the_page_writes_it(house: House) -> None:
     """The amount that the table shows, 1,503.52, found nothing; nor did a name that was typed without its accent."""
-    row = {"amount": "1503.52", "achNameOnCheck": "Inés Lefèvre", "paymentId": "F1", "invoiceNumber": "F1"}
-    file_id = house.ask(row)
-    for sought in ("1,503.52", "1503.52", "Lefèvre, Inés", "lefevre"):
-        assert "1 payment with" in house.page("daniel", f"/files/{file_id}/approve?find={sought}"), sought
+    row = {"amount": "1503.52", "achNameOnCheck": "Inés Lefèvre", "paymentId": "F1", "invoiceNumber": "INV 7/1"}
+    file_id = house.ask(row, row | {"paymentId": "F2", "invoiceNumber": "", "amount": "2.00", "achNameOnCheck": "Bo"})
+    for sought in ("1,503.52", "1503.52", "Lefèvre, Inés", "lefevre", "inv 7/1", "f1", "F2"):
+        page = house.page("daniel", f"/files/{file_id}/approve?find={sought}")
+        assert "1 payment with" in page and ("Bo F2" if sought == "F2" else "Lefèvre INV 7/1") in page, sought
 
 
 def test_a_block_is_the_next_hundred_of_its_order(house: House) -> None:

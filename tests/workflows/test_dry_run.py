@@ -127,7 +127,7 @@ def test_every_row_that_would_be_sent_is_shown_masked_with_what_deserves_a_look(
     assert not {"648443924", "888777666"} & {str(cell) for row in shown.iter_rows() for cell in row}
     write_rows(desk.folder / "rows.csv", iter(found))
     lines = list(csv_lines((desk.folder / "rows.csv").read_text().splitlines()))
-    assert (len(lines), lines[71][2], lines[71][7], lines[71][9]) == (90, "'=Ann Lee", "new", "new_payee")
+    assert (len(lines), lines[71][2], lines[71][9], lines[71][11]) == (90, "'=Ann Lee", "new", "new_payee")
     assert shown.filter(pl.col("first_seen") == "new")["row"].to_list() == [41, 71]
     assert shown["first_seen"].null_count() == 0
 
