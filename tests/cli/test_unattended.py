@@ -183,9 +183,8 @@ def test_an_answer_that_came_to_light_too_late_is_told_also_in_the_quiet(
     """What a run finds beside the ledger at its start stands in --json and in the log."""
     small_file(Path("a.csv"), 1)
     late = "row 1: an answer to attempt 1 that was kept aside says accepted, and the ledger declined"
-    monkeypatch.setattr(
-        "batchpay.ledger.sqlite.run.LateAnswers", lambda: SimpleNamespace(told=[late], detail={"answers": {}})
-    )
+    found = SimpleNamespace(told=[late], detail={"answers": {}})
+    monkeypatch.setattr("batchpay.ledger.spill.LateAnswers", lambda: found)
     assert call("submit", "a.csv", "-q", "--log-file", "run.log")["notes"] == [late]
     assert "WARNING late answer" in (log := Path("run.log").read_text())
     assert late in log
