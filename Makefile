@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 T ?= tests
 # The tests run in three parts at once, even by the time they take: two cores are busy while some test waits.
 PART_1 := tests/acceptance tests/validation tests/intake tests/cli tests/gateway
-PART_2 := tests/workflows tests/web
+PART_2 := tests/workflows $(filter-out %/test_browser.py,$(wildcard tests/web/test_*.py))
 # Whatever the environment says, bytecode is kept: each part would compile the tests and their libraries anew, for 3 s.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 # Beside others: threads of polars in each part would hand their work to one another while both cores are busy. The first

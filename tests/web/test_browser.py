@@ -507,7 +507,7 @@ def test_the_approver_finds_the_changed_account_among_a_thousand(office: Office)
     known = rows[643] | {"achNameOnCheck": "Zelda Quist", "achAccountNumber": account}
     rows[643] = known | {"achAccountNumber": changed}
     (office.folder / "before.csv").write_bytes(csv_of(known | {"paymentId": "T0", "invoiceNumber": "INV-T0"}))
-    assert office.home.run("submit", "before.csv").returncode == 0
+    assert "accepted  1" in office.home.run("submit", "before.csv").stdout  # it ends with 7: other batches have doubts
     maria = office.sign_in("maria")
     content: Any = {"name": "thousand.csv", "mimeType": "text/csv", "buffer": csv_of(*rows)}
     maria.get_by_label("choose a file").set_input_files(content)
