@@ -179,12 +179,13 @@ def _say_headers(answer: Response) -> Response:
 
 
 def _menu(
-    here: Site, person: Person, asked_again: Callable[[], list[doubts.Batch]]
+    here: Site, person: Person, asked_again: Callable[[], list[doubts.Batch]], to_sign: Callable[[], list[Any]]
 ) -> list[tuple[str, str, tuple[str, ...], int, str, str]]:
     """Return the links at the top of every page: name, endpoint, blueprints, how much waits there, of what, tone."""
     try:
         waiting, doubtful = len(approval.waiting_for(here, person)), doubts.rows_in_doubt(here)
         waiting += sum(len(batch.mine) for batch in asked_again()) if person.may("approve") else 0
+        waiting += len(to_sign())
     except BatchpayError:  # the page itself says what is wrong with the ledger
         waiting = doubtful = 0
     return [
@@ -199,10 +200,12 @@ def _menu(
 def _shared_context() -> dict[str, Any]:
     """Return what every page shows around its content."""
     here, person = site(), g.get("person")
+    to_sign = cache(lambda: releases.to_sign(here, person) if person else [])
     asked_again = cache(partial(doubts.asked_again, here))  # the menu and To approve show the same
     return {
-        "menu": lambda: _menu(here, person, asked_again) if person else [],  # a fragment has none
+        "menu": lambda: _menu(here, person, asked_again, to_sign) if person else [],  # a fragment has none
         "asked_again": asked_again,
+        "to_sign": to_sign,
         "me": person,
         "to_confirm": lambda: len(enrollment.to_confirm(here, person)) if person else 0,
         "gateway": here.gateway_host,

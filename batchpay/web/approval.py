@@ -293,6 +293,8 @@ def decide(file_id: str) -> ResponseReturnValue:
     lapse(here)
     file = file_or_404(file_id)
     is_no, approvers = request.form.get("decision") == "turn down", approvers_of(here, file)
+    if not is_no and request.form.get("decision") != "approve":
+        abort(400)
     if not is_no and file["state"] in SENT and person.name in approvers:  # sent twice: "nothing was done" is untrue
         return redirect(url_for("runs.page", file_id=file_id), 303)
     problem = refused("turn_down" if is_no else "approve", person, file, approvers)

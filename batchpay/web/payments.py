@@ -98,7 +98,7 @@ def _changed_since(here: Site, facts: dict[str, Any]) -> list[str]:
     """Name what the ledger has learned since a check: its flags tell of what was known then."""
     ledger, told = here.ledger(), []
     if (more := ledger.registration_count() - facts["registrations"]) > 0:
-        told.append(f"{more} {'file was' if more == 1 else 'files were'} registered or released")
+        told.append(f"{more} {'file was' if more == 1 else 'files were'} registered or released, or returns withdrawn")
     if known_of(ledger)["returned"] != facts["returned"]:
         told.append("payments came back")
     return told

@@ -14,6 +14,7 @@ from flask import Blueprint, abort, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
 from batchpay.approval.approvals import is_note
+from batchpay.errors import WrongUse
 from batchpay.ledger.columns import RELEASED_BY_NAME
 from batchpay.payment import Direction
 from batchpay.text import counted, money, place_of, place_word
@@ -23,6 +24,7 @@ from batchpay.web.approval import over_day
 from batchpay.web.checked import page_context
 from batchpay.web.files import facts_of, file_or_404, left_of
 from batchpay.web.grid import Grid
+from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, prove_again
 from batchpay.web.site import Site, given_words, refusal, site
 from batchpay.web.spool import Row
@@ -93,6 +95,18 @@ def _page(file: Row, wrong: Refusal | None = None) -> ResponseReturnValue:
         wrong=wrong,
     )
     return answer, wrong.code if wrong else 200
+
+
+def to_sign(here: Site, person: Person) -> list[tuple[Row, dict[str, Any]]]:
+    """Return the releases that somebody signed and that this person could sign as well; most often none."""
+    files = here.store.all("SELECT * FROM file WHERE json_extract(options, '$.release') IS NOT NULL")
+    found = list[tuple[Row, dict[str, Any]]]()
+    for file in files:
+        with suppress(WrongUse):  # of a ledger that was restored since
+            signed = None if refused(RELEASE, person, file) else _signed(file, held_rows(here, file))
+            if signed is not None and person.name not in signed["by"]:
+                found.append((file, signed))
+    return found
 
 
 def _signed(file: Row, held: list[Held]) -> dict[str, Any] | None:

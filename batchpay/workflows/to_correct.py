@@ -79,10 +79,14 @@ def _said(
 ) -> tuple[str, str, str, str | None]:
     """Return column and code, what became of a payment, what must change, and what bars it from being paid again."""
     returned, barred = earlier and earlier.returned, elsewhere and f"it is a payment again in {elsewhere}"
-    if earlier and not returned and earlier.same is not SamePayment.ANOTHER_ID:
+    by_person = earlier.declined if earlier and earlier.same is SamePayment.DECLINED else None
+    if earlier and not returned and not by_person and earlier.same is not SamePayment.ANOTHER_ID:
         barred = f"it is a payment again in {earlier.earlier_place} of batch {earlier.earlier_batch}"
     if fact is None:
         reason = payment.answer.message or payment.reason or "no reason was given"
+        if by_person:  # it counts as earlier, since it may have been paid after all
+            reason = f"{by_person.why}, look it up at the gateway before it is paid again"
+            return "row: declined", f"{by_person.who} recorded that it was declined", reason, barred
         return "row: declined", "the gateway declined it", reason, barred
     code = return_codes()[fact.code]
     mark, change = "row: returned", code.todo

@@ -146,6 +146,7 @@ def test_a_request_that_was_answered_no_can_be_asked_again(house: House) -> None
     file_id = house.ask()
     house.approve(file_id)
     house.post("dora", f"/files/{file_id}/decide", 400, decision="turn down")
+    house.approve(file_id, by="dora", decision="maybe", code=400)
     house.post("dora", f"/files/{file_id}/decide", decision="turn down", why="wrong week")
     assert "Dora Weiss turned this down: wrong week" in house.page("maria", f"/files/{file_id}/check")
     assert "turned down Dora Weiss turned this down: wrong week" in house.page("maria", "/")

@@ -111,6 +111,10 @@ def test_a_release_for_which_one_person_is_not_enough_waits_for_a_second(
     own, other = (house.page(name, f"/files/{held}/release") for name in ("daniel", "dora"))
     assert "Daniel Osei signed the release of line 3: 1 payment, 30.00" in own and "Sign as well" not in own
     assert NOTE in other and "Sign as well, and send them" in other
+    assert "To approve 1 waiting for you" in other and "waiting for you" not in own
+    announced = house.page("dora", "/to-approve")
+    assert "Daniel Osei signed the release of 1 held payment, 30.00, of pay.csv" in announced
+    assert "Nothing is waiting" in house.page("daniel", "/to-approve")
     release(house, held)
     house.work()
     assert house.events("released") == [], "the first person a second time is no second person"

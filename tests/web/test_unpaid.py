@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from contextlib import closing
 from typing import Any
 
@@ -112,6 +113,19 @@ def test_what_may_be_paid_again_is_corrected_and_paid_once(house: House) -> None
     page = house.page("maria", f"/files/{file_id}/unpaid")
     assert "None of these payments can be paid again" in page and page.count("it is a payment again in line") == 2
     house.get("daniel", f"/files/{file_id}/unpaid", 403)
+
+
+def test_what_a_person_recorded_as_declined_is_corrected_too(house: House) -> None:
+    """It was told as paid again, by itself: what may have been paid after all counts as earlier."""
+    house.answer = lambda reference: OUTCOMES.get(reference, ACCEPTED)
+    file_id = house.sent(*PAYMENTS)
+    batch = house.file(file_id)["batch"]
+    (attempt,) = re.findall('name="attempt-5" value="([^"]+)"', house.get("sam", "/doubts").text)
+    form = {"what-5": "declined", "attempt-5": attempt, "reason": "not in the portal", "password": True}
+    house.post("sam", f"/doubts/{batch}", **form)
+    rows = {row["_line"]: row["_errors"] for row in rows_of(downloaded(house, file_id))}
+    assert rows["3"] == "row: declined: the gateway declined it: No funds"
+    assert "Sam Reyes" in rows["6"] and "recorded that it was declined: not in the portal, look it up" in rows["6"]
 
 
 def test_what_nobody_can_say_of_stays_out(house: House) -> None:
