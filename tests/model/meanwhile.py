@@ -133,7 +133,7 @@ def _rejected(world: World, file: File) -> set[int]:
 
 
 def archive(world: World, a: int, b: int, c: int) -> None:
-    """Submit with an archive: a finished file moves there."""
+    """Submit with an archive: a file moves there once all that is left of it is scheduled."""
     file = chosen(world.files, a)
     if file is None:
         return
@@ -144,7 +144,8 @@ def archive(world: World, a: int, b: int, c: int) -> None:
     if path.exists():
         return
     world.files = [one for one in world.files if one is not file]
-    waiting = done.json.get("pending", 0) + done.json.get("sending", 0)
+    scheduled = done.json.get("scheduled", {"rows": 0})["rows"]  # rows for a later day don't keep a file in the inbox
+    waiting = done.json.get("pending", 0) + done.json.get("sending", 0) - scheduled
     if waiting:
         raise Violation(f"{file.name} was archived with {waiting} rows that wait")
     if not list(folder.glob(f"{Path(file.name).stem}*")):
