@@ -26,7 +26,7 @@ from batchpay.web.files import SENT, facts_of, file_or_404, in_sight, people_by_
 from batchpay.web.payments import table_of
 from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, needs, prove_again
-from batchpay.web.site import Site, given_words, refusal, site
+from batchpay.web.site import Site, given_decision, given_words, refusal, site
 from batchpay.web.spool import Row
 from batchpay.web.words import as_sentence, left_out, moves, seal
 from batchpay.workflows.approve import PlanView, add_approval, view_plan
@@ -145,7 +145,7 @@ def _waiting(wrong: Refusal | None = None) -> ResponseReturnValue:
 @needs("approve")
 def lowering() -> ResponseReturnValue:
     """Approve a request for a less strict policy with password and code, or refuse it with a reason."""
-    here, person, is_no = site(), current_person(), request.form.get("decision") == "refuse"
+    here, person, is_no = site(), current_person(), given_decision("approve", "refuse") == "refuse"
     why = given_words("why") if is_no else None
     if why == "":
         return _waiting(Refusal("Say why. Nothing was done.", 400))
@@ -218,14 +218,8 @@ def ask(file_id: str) -> ResponseReturnValue:
     here, person, file = site(), current_person(), file_or_404(file_id)
     facts = facts_of(file)
     problem = refused("ask", person, file) or _not_to_ask(here, file, facts)
-    only_held = facts is not None and facts.get("only_held", False)
-    if (
-        problem is None
-        and facts is not None
-        and not only_held
-        and left_out(facts)["rows"]
-        and request.form.get("partial") != "yes"
-    ):
+    only_held, is_partial = bool(facts and facts.get("only_held")), request.form.get("partial") == "yes"
+    if problem is None and facts and left_out(facts)["rows"] and not (only_held or is_partial):
         problem = Refusal("First confirm that the rows to correct are left out.", 400)
     if problem is not None:
         return refusal(problem)
@@ -292,9 +286,7 @@ def decide(file_id: str) -> ResponseReturnValue:
     here, person = site(), current_person()
     lapse(here)
     file = file_or_404(file_id)
-    is_no, approvers = request.form.get("decision") == "turn down", approvers_of(here, file)
-    if not is_no and request.form.get("decision") != "approve":
-        abort(400)
+    is_no, approvers = given_decision("approve", "turn down") == "turn down", approvers_of(here, file)
     if not is_no and file["state"] in SENT and person.name in approvers:  # sent twice: "nothing was done" is untrue
         return redirect(url_for("runs.page", file_id=file_id), 303)
     problem = refused("turn_down" if is_no else "approve", person, file, approvers)

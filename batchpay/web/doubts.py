@@ -29,7 +29,7 @@ from batchpay.web.papers import SignedOnPage
 from batchpay.web.people import Person
 from batchpay.web.runs import SHOWN_MAX, file_of, send_agreed
 from batchpay.web.sign_in import current_person, needs, prove_again
-from batchpay.web.site import Site, download, given_file, given_words, site
+from batchpay.web.site import Site, download, given_decision, given_file, given_words, site
 from batchpay.web.spool import Row
 from batchpay.web.words import BECAME, as_sentence
 from batchpay.workflows.resolve import ProposedDecisions, RowDecision, Signature, settle
@@ -244,8 +244,7 @@ def second(batch: str) -> ResponseReturnValue:
         return _page(Refusal("Choose at least one of the payments to be sent again. Nothing was done.", 400), batch)
     if len(chosen) != len(ticked):
         return _page(Refusal(_OVER, NOT_NOW), batch)
-    decision = request.form.get("decision")
-    if decision in _ENDS:
+    if (decision := given_decision("agree", *_ENDS)) in _ENDS:
         state, what = _ENDS[decision]
         may = person.may("approve") if state == "refused" else all(one["who"] == person.name for one in asked)
         if not may:

@@ -58,7 +58,7 @@ def table_csv(file_id: str) -> ResponseReturnValue:
         with os.fdopen(os.dup(descriptor), "wb") as into:
             into.write(csv_lines([Payment._fields]).encode())
             for at in range(-(-payments.totals.get(ALL, 0) // BLOCK)):
-                some = [(*one[:11], " ".join(one.flags), one.warnings) for one in payments.block(ALL, "", at)]
+                some = [(*one[:-2], " ".join(one.flags), one.warnings) for one in payments.block(ALL, "", at)]
                 texts = [[guarded(cell) if isinstance(cell, str) else cell for cell in row] for row in some]
                 into.write(csv_lines(texts).encode())
     return download(descriptor, f"{file['name'].rpartition('.')[0] or file['name']}.payments.csv")

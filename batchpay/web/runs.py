@@ -176,14 +176,13 @@ def archive(file_id: str) -> ResponseReturnValue:
     if problem is not None:
         return refusal(problem)
     held = held_rows(here, file) if file["batch"] else []
-    left_unpaid = f"; {counted(len(held), 'held payment')}, {money(sum(one.cents for one in held))}, not paid"
-    left_unpaid = left_unpaid if held else ""
+    unpaid = f"; {counted(len(held), 'held payment')}, {money(sum(one.cents for one in held))}, not paid"
     with here.store.write() as db:
         if db.execute(
             "UPDATE file SET archived_at = ? WHERE id = ? AND state = ? AND (archived_at IS NOT NULL) = ?",
             (None if back else here.clock(), file_id, file["state"], back),
         ).rowcount:
-            said = "put it back into the list of files" if back else f"archived it{left_unpaid}"
+            said = "put it back into the list of files" if back else f"archived it{unpaid if held else ''}"
             here.store.note(db, person.name, file_id, said, person.proof)
     return redirect(url_for("files.home"), 303)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from flask import Response, current_app, render_template, request, send_file
+from flask import Response, abort, current_app, render_template, request, send_file
 from flask.typing import ResponseReturnValue
 
 from batchpay.errors import SettingsNotUsable
@@ -163,6 +163,12 @@ def site() -> Site:
 def given_words(field: str) -> str:
     """Return a person's own words on one line: a reason, a note."""
     return printable(" ".join(request.form.get(field, "").split()))[:_WORDS_MAX]
+
+
+def given_decision(*choices: str) -> str:
+    """Return which button of a form was pressed: nothing else means any of them, least of all the one that pays."""
+    given = request.form.get("decision", "")
+    return given if given in choices else abort(400)
 
 
 def given_file(field: str) -> tuple[bytes, str]:

@@ -95,8 +95,9 @@ class FileCheck:
     rejected: list[pl.DataFrame] = field(default_factory=list)
     """Why rows were rejected (ChunkResult.rejected), if a ledger is to record it."""
     warned: Warned = field(default_factory=Warned)
-    first_seen: FirstSeen = field(default_factory=FirstSeen)
     """Warnings of rows that passed, if this is a submission: a ledger keeps them with the rows."""
+    first_seen: FirstSeen = field(default_factory=FirstSeen)
+    """Since when their payees are known, likewise."""
     not_used: str | None = None
     """What columns of the file say that nothing uses, evidence of money first."""
     gateway_ids: set[str] = field(default_factory=set)
